@@ -1,0 +1,11 @@
+//! The job: what it is ([`JobSpec`]), how it ended ([`JobResult`]), and GitLab's word for that.
+
+mod result;
+mod spec;
+
+pub use result::{ArtifactOutcome, ArtifactState, FailureClass, JobResult, JobUsage};
+pub use spec::{
+    ArtifactFormat, ArtifactSpec, CachePolicy, CacheSpec, CiJob, CiJobInfo, Dependency,
+    DependencyFile, Hook, HookName, Image, JobSpec, ObjectFormat, Port, PullPolicy, RefType,
+    RegistryCredential, Sources, Step, TraceOptions, Variable, When,
+};
