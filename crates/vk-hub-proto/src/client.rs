@@ -6,7 +6,9 @@ use crate::job::{JobResult, JobSpec};
 use crate::{JobId, Name, NodeId, RequestId, ReservationId};
 
 mod error;
+mod validate;
 pub use error::{ClientError, ErrorCode};
+pub use validate::Invalid;
 
 /// What a job needs of a node, or a reservation sets aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,12 @@
 //! The job: what it is ([`JobSpec`]), how it ended ([`JobResult`]), and GitLab's word for that.
 
+mod failure;
+mod redact;
 mod result;
 mod spec;
+
+pub use failure::gitlab_failure_reason;
+pub use redact::MASKED;
 
 pub use result::{ArtifactOutcome, ArtifactState, FailureClass, JobResult, JobUsage};
 pub use spec::{

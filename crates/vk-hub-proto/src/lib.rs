@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod dispatch;
+pub mod display;
 pub mod enroll;
 pub mod hex;
 pub mod id;

@@ -32,3 +32,5 @@ pub const DOWNLOAD_SKEW_SECS: u64 = 300;
 pub const INVENTORY_LIST: usize = 64;
 /// Characters of display text at most (DISP-85).
 pub const DISPLAY_CHARS: usize = 256;
+/// Workloads of a report that the hub keeps (wire, 2.6).
+pub const WORKLOADS: usize = 256;

@@ -6,6 +6,7 @@ use crate::dispatch::{HubJobMessage, NodeJobMessage};
 use crate::hex::Hex;
 use crate::{CommandId, Incarnation, NodeId};
 
+mod bounds;
 mod report;
 mod steering;
 mod version;

@@ -48,6 +48,44 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// The HTTP status each code travels with; [`ErrorCode::ReservationGone`] shares 410 with a
+    /// `not_found` for a create whose job left the history (ERR-15), which its caller picks.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            ErrorCode::Invalid | ErrorCode::Other => 400,
+            ErrorCode::Unauthorized => 401,
+            ErrorCode::Forbidden | ErrorCode::ApprovalPending | ErrorCode::ProjectRejected => 403,
+            ErrorCode::NotFound => 404,
+            ErrorCode::Conflict => 409,
+            ErrorCode::ReservationGone => 410,
+            ErrorCode::TooLarge => 413,
+            ErrorCode::Internal => 500,
+            ErrorCode::NoCapacity | ErrorCode::Unavailable => 503,
+        }
+    }
+
+    /// How to read an answer whose body has no code this version knows: a 5xx as unavailable, all
+    /// else, 408 and 429 included, as final (ERR-27).
+    #[must_use]
+    pub const fn of_status(status: u16) -> ErrorCode {
+        if status >= 500 {
+            ErrorCode::Unavailable
+        } else {
+            ErrorCode::Other
+        }
+    }
+
+    /// When the hub says to ask again, in seconds (ERR-28).
+    #[must_use]
+    pub const fn retry_after_secs(self) -> Option<u32> {
+        match self {
+            ErrorCode::NoCapacity => Some(5),
+            ErrorCode::Unavailable | ErrorCode::Internal => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether the same request may be sent again.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
