@@ -1,0 +1,72 @@
+use crate::limits::{MAX_NAME, MAX_PATH};
+use crate::macros::{choice, record};
+use crate::wire::{Bytes, Int, Own};
+
+choice! {
+    /// The format of a disk.
+    #[derive(Copy, Hash)]
+    pub enum DiskFormat {
+        /// Read-only EROFS.
+        0 = Erofs,
+        /// Ext4, writable.
+        1 = Ext4,
+    }
+}
+
+choice! {
+    /// Where a tree or space for one comes from.
+    pub enum Volume {
+        /// A virtio disk, found by the serial the host gave it (at most 20 bytes).
+        0 = Disk {
+            /// The serial.
+            serial: Vec<u8> as Bytes<MAX_NAME>,
+            /// Its format.
+            format: DiskFormat as Own,
+        },
+        /// A directory the agent sees outside the job's root; only where the agent runs as a
+        /// process.
+        1 = Directory {
+            /// The directory, absolute.
+            path: Vec<u8> as Bytes<MAX_PATH>,
+        },
+        /// Memory, as a tmpfs.
+        2 = Memory {
+            /// Most bytes it may take.
+            max_bytes: u64 as Int,
+        },
+    }
+}
+
+record! {
+    /// The job's root: an overlay of a read-only image and writable space. Once a VM, before the
+    /// first exec, file or archive.
+    pub struct MountRoot {
+        /// The image.
+        pub image: Volume as Own,
+        /// Where all changes go, those of later overlays too.
+        pub writable: Volume as Own,
+    }
+}
+
+choice! {
+    /// How a further tree is seen.
+    #[derive(Copy, Hash)]
+    pub enum TreeAccess {
+        /// As it is.
+        0 = ReadOnly,
+        /// As the lower side of an overlay whose changes go to the writable space.
+        1 = Overlay,
+    }
+}
+
+record! {
+    /// A further tree in the job's root: sources at the builds directory, say, or tools.
+    pub struct MountTree {
+        /// The tree.
+        pub volume: Volume as Own,
+        /// Where, absolute, in the job's root; made where missing, with its parents.
+        pub at: Vec<u8> as Bytes<MAX_PATH>,
+        /// How.
+        pub access: TreeAccess as Own,
+    }
+}
