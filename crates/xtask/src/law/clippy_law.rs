@@ -76,23 +76,19 @@ fn probe_source(template: &str) -> String {
     text
 }
 
-/// A function's path as an expression; generic ones need their types said.
+/// A function's path as an expression; a generic one needs its types said.
 fn as_value(ban: &str) -> String {
-    let last = ban.rsplit("::").next().unwrap_or(ban);
-    let of_path = ban.starts_with("std::fs::") || ban.starts_with("std::os::unix::fs::");
-    match (ban, last) {
-        (_, "copy" | "hard_link" | "rename" | "symlink") if of_path => {
-            format!("{ban}::<&str, &str>")
+    let types = match ban {
+        "std::fs::copy" | "std::fs::hard_link" | "std::fs::rename" | "std::fs::write" => {
+            "::<&str, &str>"
         }
-        ("std::fs::write", _) => format!("{ban}::<&str, &str>"),
-        (_, "new" | "options") => ban.to_owned(),
-        ("std::env::set_current_dir" | "std::env::var" | "std::env::var_os", _) => {
-            format!("{ban}::<&str>")
-        }
-        ("std::thread::spawn", _) => format!("{ban}::<fn(), ()>"),
-        _ if of_path => format!("{ban}::<&str>"),
-        _ => ban.to_owned(),
-    }
+        "std::thread::spawn" => "::<fn(), ()>",
+        "std::process::Command::new" | "std::env::set_current_dir" => "::<&str>",
+        "std::env::var" | "std::env::var_os" => "::<&str>",
+        _ if ban.starts_with("std::fs::") => "::<&str>",
+        _ => "",
+    };
+    format!("{ban}{types}")
 }
 
 /// Breaks each ban once in a crate made for it, and has clippy say so for each.
