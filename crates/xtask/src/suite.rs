@@ -19,6 +19,7 @@ mod build;
 mod index;
 mod leftovers;
 mod libtest;
+mod lock;
 mod process;
 mod run;
 mod stage;

@@ -12,10 +12,14 @@ use super::TestArgs;
 use super::index::{self, TestProgram};
 use super::leftovers::{self, MARK, Whose};
 use super::libtest::{self, Totals};
+use super::lock::RootLock;
 use super::process::{self, End, Said};
 
 /// How often a long silent program is mentioned.
 const BEAT: Duration = Duration::from_secs(30);
+
+/// How long a root's path may be, in bytes.
+const LONGEST_ROOT: usize = 48;
 
 /// Where and as whom programs run.
 struct Place {
@@ -43,7 +47,9 @@ pub(super) fn run(args: &TestArgs) -> Result<bool> {
         user,
         mark: format!("{}", std::process::id()),
     };
+    let _lock = RootLock::take(&place.root)?;
     let programs = chosen(index::read(&place.root)?, &args.crates)?;
+    place.refuse_long_paths()?;
     place.refuse_strangers()?;
 
     let start = Instant::now();
@@ -165,6 +171,19 @@ impl Place {
         }
     }
 
+    /// A test's sockets lie a few folders below the root, and a socket's path holds 107 bytes.
+    fn refuse_long_paths(&self) -> Result<()> {
+        let length = self.root.as_os_str().len();
+        if length > LONGEST_ROOT {
+            bail!(
+                "the path {} has {length} bytes of at most {LONGEST_ROOT}: \
+                 name a folder with a shorter one with VK_TEST_ROOT",
+                self.root.display()
+            );
+        }
+        Ok(())
+    }
+
     /// What runs before the first test is not ours to kill.
     fn refuse_strangers(&self) -> Result<()> {
         let running = leftovers::list(&self.whose())?;
@@ -179,8 +198,8 @@ impl Place {
         )
     }
 
-    /// An empty folder that belongs to the user: working directory, home and TMPDIR in one. Its path
-    /// is short, since a socket's path holds 107 bytes.
+    /// An empty folder that belongs to the user: working directory, home and TMPDIR in one. Its name
+    /// is short for the sockets in it.
     fn make_work_folder(&self, program: &TestProgram) -> Result<PathBuf> {
         let name = program.path.file_name().unwrap_or_default();
         let mut hash = 0_u32;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::StageArgs;
 use super::build::{Builder, Built, PROCESS_VMM};
 use super::index::{self, TestProgram, Wishes};
+use super::lock::RootLock;
 use crate::workspace::{self, Metadata, Package};
 
 /// Builds, then replaces what lies in the test root.
@@ -21,6 +22,8 @@ pub(super) fn stage(args: &StageArgs) -> Result<()> {
         metadata: &metadata,
         release: args.release,
     };
+    make_folder(&args.root)?;
+    let _lock = RootLock::take(&args.root)?;
     let root = make_root(&args.root)?;
 
     stage_programs(&builder, &root)?;
