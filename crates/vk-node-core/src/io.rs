@@ -167,13 +167,12 @@ pub enum Record {
         /// How hard.
         mode: CancelMode,
     },
-    /// A job's process died without a result; its output ends with a line about it, written at
-    /// this offset.
+    /// A job ended without a result of its process's; its output gets a last line about it.
     Closing {
         /// Which job.
         job: JobId,
-        /// Where the line goes.
-        at: u64,
+        /// The line.
+        line: ClosingLine,
     },
     /// A job is over.
     Finished {
@@ -247,6 +246,31 @@ pub struct RunPlan {
     pub disk_bytes: u64,
     /// Warnings for its trace: values that did not parse or were cut.
     pub warnings: Vec<String>,
+}
+
+/// The last line of an output whose job left no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosingLine {
+    /// The output's length as found.
+    pub own_len: u64,
+    /// Where the line goes. Where that exceeds `own_len`, the host lost those bytes, which the hub
+    /// has, and perhaps more after them: the line says so.
+    pub at: u64,
+    /// What the line is about.
+    pub end: DeadEnd,
+}
+
+/// Why a job's process left no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum DeadEnd {
+    /// It died; the job ends `interrupted` (FAIL-34).
+    Died,
+    /// It could not be started; the job ends `system`.
+    NotSpawned {
+        /// Why.
+        why: String,
+    },
 }
 
 /// The operator's states.
@@ -337,17 +361,13 @@ pub enum Effect {
         /// Which job.
         job: JobId,
     },
-    /// Make a dead job's output end at `at`, longer or shorter as it may be, append a line that
-    /// says that the job was interrupted, and sync it. Where `at` exceeds `own_len` the host lost
-    /// those bytes, which the hub has, and perhaps more after them: the line says so. Answered
-    /// with [`JobEvent::OutputClosed`].
+    /// Make a dead job's output end at the line's offset, longer or shorter as it may be, append
+    /// the line and sync it. Answered with [`JobEvent::OutputClosed`].
     CloseOutput {
         /// Which job.
         job: JobId,
-        /// The output's length as found.
-        own_len: u64,
-        /// Where the line goes.
-        at: u64,
+        /// The line.
+        line: ClosingLine,
     },
     /// The job is over: remove its start file, all tokens with it (CRED-15, REG-03).
     DropSecrets {
@@ -392,8 +412,6 @@ pub struct Status {
     pub acquisition: Acquisition,
     /// The desired state as last applied.
     pub applied: Option<DesiredState>,
-    /// Parts of it that the node cannot do.
-    pub unsupported: Vec<String>,
     /// How far a drain is; none where there is none. Its `runner_stopped` is true: the core knows
     /// of no runner, the edge of a managed one says otherwise.
     pub drain: Option<Drain>,

@@ -3,18 +3,32 @@
 //!
 //! Pure: inputs in, records and effects out ([`vk_step`]). It must not know files, sockets,
 //! clocks, processes, or output bytes: of output it sees job, offset and length.
+//!
+//! A job's way: [`Record::Started`] → [`Effect::Spawn`] → its process's [`JobEvent`]s →
+//! [`Record::Finished`] → every byte acked → the result, until [`Record::Recorded`] →
+//! [`Effect::Remove`] → [`Record::Dropped`].
 
 #![forbid(unsafe_code)]
 
+mod cancel;
 mod config;
+mod core;
 pub mod io;
-#[allow(dead_code)]
+mod jobs;
+mod leases;
 pub mod ledger;
+mod output;
+mod remembered;
+mod replay;
+mod results;
+mod session;
 pub mod sizing;
-#[allow(dead_code)]
 mod slots;
-#[allow(dead_code)]
+mod standing;
+mod starts;
+mod store;
 mod timers;
 
+pub use crate::core::NodeCore;
 pub use config::Config;
 pub use io::{Budgets, Effect, Input, JobEvent, Record, Stop};

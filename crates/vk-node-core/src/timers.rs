@@ -16,6 +16,8 @@ pub(crate) enum Timer {
     CleanUp(JobId),
     /// An unanswered result is sent again.
     Repeat(JobId),
+    /// Jobs from the journal may be granted what they wait for.
+    Grant,
 }
 
 /// At most one deadline a timer.
