@@ -287,14 +287,14 @@ fn metadata_stream_and_image_are_bounded() {
         metadata_bytes: 10_000,
         ..Limits::default()
     };
-    assert!(limited(&[many.clone()], limits).contains("metadata"));
+    assert!(limited(std::slice::from_ref(&many), limits).contains("metadata"));
     let limits = Limits {
         stream_bytes: 100_000,
         ..Limits::default()
     };
     assert!(
         build_within(
-            &[many.clone()],
+            std::slice::from_ref(&many),
             Limits {
                 stream_bytes: 200_000,
                 ..limits.clone()
