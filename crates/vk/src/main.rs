@@ -1,0 +1,32 @@
+//! `vk`: the program of a node. Arguments and start-up only; what it does lives in the crates.
+
+#![forbid(unsafe_code)]
+
+mod guest;
+mod start;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs GitLab CI jobs in microVMs.
+#[derive(Debug, Parser)]
+#[command(name = "vk", version = start::VERSION)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One variant, and one file beside this one, a group of commands.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The guests' boot bundle: pack it, boot it once.
+    Guest(guest::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Guest(arguments) => guest::run(arguments),
+    };
+    start::exit_code(outcome)
+}

@@ -1,0 +1,40 @@
+//! What every command begins and ends with: the version, the log, the runtime, the exit code.
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use tracing_subscriber::EnvFilter;
+
+/// What `--version` prints after the program's name.
+pub(crate) const VERSION: &str = if cfg!(feature = "process-vmm") {
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        " +process-vmm (for tests: runs jobs without a VM)"
+    )
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
+/// Runs an async command. Only data goes to stdout; the log, at `VK_LOG` or warnings, to stderr.
+pub(crate) fn run_async<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let filter = EnvFilter::try_from_env("VK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?
+        .block_on(command)
+}
+
+/// A command's exit code: its own, or 1 and the error with its causes on stderr.
+pub(crate) fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        // With nowhere to write to there is nothing left to do.
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("vk: {error:#}\n"));
+        ExitCode::FAILURE
+    })
+}
