@@ -116,18 +116,29 @@ fn entries_are_counted_over_all_layers() {
 }
 
 #[test]
-fn a_million_entries_are_the_end() {
+fn an_archive_without_end_ends_at_the_limit_which_is_a_million() {
+    assert_eq!(Limits::default().entries, 1_000_000);
     // One header again and again, made as it is read.
-    let one = Tarball::default().file("a", "").cut();
-    let endless = Endless { unit: one, at: 0 };
-    let mut builder = Builder::new(Cursor::new(Vec::new()), Options::default());
+    let endless = Endless {
+        unit: Tarball::default().file("a", "").cut(),
+        at: 0,
+    };
+    let limits = Limits {
+        entries: 50_000,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        uuid: [0; 16],
+    };
+    let mut builder = Builder::new(Cursor::new(Vec::new()), options);
     let error = builder.layer(endless, Whiteouts::Oci).unwrap_err();
     assert!(
         matches!(
             error,
             Error::Limit {
-                entry: 1_000_001,
-                limit: 1_000_000,
+                entry: 50_001,
+                limit: 50_000,
                 ..
             }
         ),
