@@ -169,6 +169,3 @@ pub(crate) fn check_segments(segments: &Segments, size: u64) -> Result<u64, Faul
     }
     Ok(total)
 }
-
-#[cfg(test)]
-mod tests;

@@ -222,6 +222,3 @@ const INODE_WEIGHT: u64 = 160;
 fn dirent_weight(name: &[u8]) -> u64 {
     name.len() as u64 + 64
 }
-
-#[cfg(test)]
-mod tests;
