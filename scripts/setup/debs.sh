@@ -1,5 +1,6 @@
 # Debian packages that are unpacked, not installed. Sourced by the other scripts.
 # shellcheck shell=bash
+: "${cache:?say.sh comes first}"
 
 # Downloads a package and unpacks it into a folder: unpack_deb PACKAGE FOLDER
 unpack_deb() {

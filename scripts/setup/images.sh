@@ -17,6 +17,7 @@ codename() {
 # trust, mirrors): the files' entries whose address and release apt names for component main.
 debian_sources() {
     local release=$1 out=$2
+    # shellcheck disable=SC2016 # apt fills these in
     LC_ALL=C apt-get indextargets --format '$(CREATED_BY) $(COMPONENT) $(CODENAME) $(SITE) $(REPO_URI)' |
         awk -v release="$release" '$1 == "Packages" && $2 == "main" &&
             ($3 == release || $3 == release "-updates" || $3 == release "-security") {

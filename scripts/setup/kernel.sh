@@ -28,7 +28,7 @@ if [ ! -e "$home/modules/modules.dep" ]; then
     unpack_deb "$package" "$part/root"
     modules=$(find "$part/root" -maxdepth 4 -type d -path '*/lib/modules/*' -prune | sed -n 1p)
     version=${modules##*/}
-    [ -n "$version" ] && [ -e "$part/root/boot/vmlinuz-$version" ] ||
+    [ -e "$part/root/boot/vmlinuz-${version:-none}" ] ||
         give_up "$package holds no kernel with modules." "Name another one with VK_KERNEL_PACKAGE."
     PATH="$PATH:/usr/sbin:/sbin" depmod -b "${modules%/lib/modules/*}" "$version" ||
         give_up "depmod failed on the modules of $package."

@@ -74,16 +74,21 @@ pub(crate) fn is_cfg_test(attribute: &Attribute) -> bool {
             .is_some_and(|word| word == "test")
 }
 
-/// Every identifier of a token stream, groups opened, as text.
-pub(crate) fn idents(tokens: &TokenStream) -> Vec<String> {
-    let mut words = Vec::new();
+/// Calls `seen` with every identifier of a token stream, groups opened.
+pub(crate) fn walk_idents(tokens: &TokenStream, seen: &mut impl FnMut(&Ident)) {
     for token in tokens.clone() {
         match token {
-            TokenTree::Ident(ident) => words.push(ident.to_string()),
-            TokenTree::Group(group) => words.extend(idents(&group.stream())),
+            TokenTree::Ident(ident) => seen(&ident),
+            TokenTree::Group(group) => walk_idents(&group.stream(), seen),
             _ => {}
         }
     }
+}
+
+/// Every identifier of a token stream, groups opened, as text.
+pub(crate) fn idents(tokens: &TokenStream) -> Vec<String> {
+    let mut words = Vec::new();
+    walk_idents(tokens, &mut |ident| words.push(ident.to_string()));
     words
 }
 

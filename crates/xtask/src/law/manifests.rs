@@ -4,14 +4,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use proc_macro2::TokenStream;
 use syn::{AttrStyle, Attribute};
 
 use super::Breach;
 use crate::source;
 use crate::workspace::{Metadata, Package, Target};
 
-/// Crates that need `unsafe`, and what for. Each keeps it in one small module.
-const UNSAFE: [(&str, &str); 0] = [];
+/// Crates that need `unsafe`, and what for. Each keeps it in its module `sys`.
+const UNSAFE: [(&str, &str); 2] = [
+    (
+        "vk-agent",
+        "an init forks and execs, and dials a vsock address that std does not know",
+    ),
+    (
+        "vk-vm",
+        "the time stamp counter, a descriptor-flag call, and namespaces unshared in a child",
+    ),
+];
 
 /// Checks every crate.
 pub(crate) fn check(root: &Path, metadata: &Metadata) -> Result<Vec<Breach>> {
@@ -29,6 +39,25 @@ pub(crate) fn check(root: &Path, metadata: &Metadata) -> Result<Vec<Breach>> {
         }
     }
     Ok(breaches)
+}
+
+/// `unsafe` outside the module `sys` of the crates that may use it.
+pub(crate) fn strays(file: &Path, tokens: &TokenStream) -> Vec<Breach> {
+    let may = |(name, _): &(&str, &str)| {
+        let sources = Path::new("crates").join(name).join("src");
+        file == sources.join("sys.rs") || file.starts_with(sources.join("sys"))
+    };
+    if UNSAFE.iter().any(may) {
+        return Vec::new();
+    }
+    let mut breaches = Vec::new();
+    source::walk_idents(tokens, &mut |word| {
+        if word == "unsafe" {
+            let what = "unsafe belongs into the module `sys` of a crate that xtask lists";
+            breaches.push(Breach::at(file, word.span().start().line, what));
+        }
+    });
+    breaches
 }
 
 fn relative(root: &Path, path: &Path) -> PathBuf {
@@ -110,6 +139,20 @@ mod tests {
         assert_eq!(heads("//! Holds.\n#![forbid(unsafe_code)]\nmod a;"), 0);
         assert_eq!(heads("//! Holds.\n#![deny(unsafe_code)]"), 1);
         assert_eq!(heads("/// Of the module.\nmod a;"), 2);
+    }
+
+    #[test]
+    fn unsafe_code_stays_in_its_module() {
+        let tokens: TokenStream = "m! { fn a() { unsafe { b() } } }".parse().unwrap();
+        let strays_in = |file: &str| strays(Path::new(file), &tokens).len();
+        assert_eq!(strays_in("crates/vk-vm/src/sys.rs"), 0);
+        assert_eq!(strays_in("crates/vk-agent/src/sys/vsock.rs"), 0);
+        assert_eq!(strays_in("crates/vk-vm/src/confine.rs"), 1);
+        assert_eq!(strays_in("crates/vk-hub/src/sys.rs"), 1);
+        assert_eq!(
+            strays(Path::new("a.rs"), &"\"unsafe\"".parse().unwrap()),
+            []
+        );
     }
 
     #[test]

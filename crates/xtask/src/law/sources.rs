@@ -7,7 +7,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::Attribute;
 use syn::visit::Visit;
 
-use super::Breach;
+use super::{Breach, manifests};
 use crate::source;
 
 /// Checks every Rust file.
@@ -17,6 +17,7 @@ pub(crate) fn check(root: &Path, files: &[PathBuf]) -> Result<Vec<Breach>> {
         let (text, tree) = source::parse(root, file)?;
         let tokens: TokenStream = text.parse().unwrap_or_default();
         breaches.extend(unfinished(file, &tokens));
+        breaches.extend(manifests::strays(file, &tokens));
         let mut attributes = Attributes {
             file,
             breaches: Vec::new(),
