@@ -63,7 +63,7 @@ pub enum Input {
     /// The hub refused the relay for good (SESS-14).
     RelayRefused,
     /// Whether a slot of `concurrent` is free for this runner, whenever that changes, and once at
-    /// start; see `Slots`.
+    /// start; see [`crate::slots::Slots`].
     SlotFree(bool),
     /// Answers [`Effect::TakeSlot`].
     SlotAnswer {
@@ -158,10 +158,12 @@ pub enum RequestOutcome {
         /// How long GitLab asks to wait, however it says so.
         retry_after: Option<Duration>,
     },
-    /// No whole answer within 60 s: a job may be lost with it (ADM-38).
+    /// No whole answer within 60 s.
     Failed {
         /// What happened.
         why: String,
+        /// Whether the request may have reached GitLab: only then may a job be lost (ADM-38).
+        sent: bool,
     },
 }
 
