@@ -1,0 +1,179 @@
+//! The third mask: what follows a token prefix (STAGE-25, STAGE-26).
+//!
+//! A prefix, then one or more of `0-9A-Za-z-._=`: the prefix stays, the rest is replaced by one
+//! mask. Nothing is held: a prefix is passed on as it stands.
+//!
+//! The order is that of one pass for each prefix, longest first. So the text of a longer prefix
+//! counts as such even inside what a shorter one masks (and gets a mask of its own there), while
+//! that of a shorter one is gone with the mask.
+
+use aho_corasick::Anchored;
+use aho_corasick::automaton::{Automaton, StateID};
+
+use crate::search::{Patience, PatternSet, with_machine};
+use crate::sink::Sink;
+use crate::{ReadTime, TraceError};
+
+/// Prefixes of GitLab's own tokens, looked for in every job.
+pub const DEFAULT_TOKEN_PREFIXES: [&str; 14] = [
+    "glpat-",
+    "gloas-",
+    "gldt-",
+    "glrt-",
+    "glcbt-",
+    "glrtr-",
+    "glptt-",
+    "glft-",
+    "glimt-",
+    "glagent-",
+    "glsoat-",
+    "glffct-",
+    "_gitlab_session=",
+    "gltok-",
+];
+
+const MAX_PREFIXES: usize = 4096;
+const MAX_PREFIX_BYTES: usize = 1 << 16;
+
+/// Compiles the default prefixes and `more`; white space around one does not count. There is no
+/// cap beyond what a job can sensibly have.
+pub(crate) fn prefixes(more: &[String]) -> Result<PatternSet, TraceError> {
+    let more = more.iter().map(|prefix| prefix.trim());
+    let all: Vec<&str> = DEFAULT_TOKEN_PREFIXES.into_iter().chain(more).collect();
+    let bytes = all.iter().map(|prefix| prefix.len()).sum();
+    if all.len() > MAX_PREFIXES || bytes > MAX_PREFIX_BYTES {
+        return Err(TraceError::TooManyPrefixes {
+            count: all.len(),
+            bytes,
+            max_count: MAX_PREFIXES,
+            max_bytes: MAX_PREFIX_BYTES,
+        });
+    }
+    PatternSet::new(&all)
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'=')
+}
+
+/// One stream's search for tokens.
+#[derive(Debug, Default)]
+pub(crate) struct TokenMasker {
+    /// `None` until the first text.
+    state: Option<StateID>,
+    /// Bytes read so far.
+    read: u64,
+    /// Rank of the prefix that was just completed.
+    prefix: Option<u32>,
+    /// Rank of the prefix whose token is being dropped.
+    token: Option<u32>,
+    /// Where the last token ended, and its prefix's rank.
+    last: Option<(u64, u32)>,
+}
+
+/// A search with what follows it in the chain.
+pub(crate) struct TokenLink<'a, S> {
+    pub(crate) masker: &'a mut TokenMasker,
+    pub(crate) set: &'a PatternSet,
+    pub(crate) next: S,
+}
+
+impl<S: Sink> Sink for TokenLink<'_, S> {
+    fn text(&mut self, at: ReadTime, text: &[u8]) {
+        with_machine!(self.set, machine => {
+            self.masker.scan(self.set, machine, at, text, &mut self.next)
+        });
+    }
+
+    /// A mask of an earlier link: no prefix goes on across it, but a token may.
+    fn mask(&mut self, at: ReadTime) {
+        self.masker.state = None;
+        self.masker.last = None;
+        self.next.mask(at);
+    }
+}
+
+impl TokenMasker {
+    fn scan(
+        &mut self,
+        set: &PatternSet,
+        machine: &impl Automaton,
+        time: ReadTime,
+        text: &[u8],
+        next: &mut impl Sink,
+    ) {
+        let start = set.start();
+        let mut state = self.state.unwrap_or(start);
+        let (mut at, mut shown, mut patience) = (0, 0, Patience::default());
+        while at < text.len() {
+            if state == start && self.prefix.is_none() && self.token.is_none() {
+                let to = set.skip(text, at);
+                patience.skipped(at, to);
+                at = to;
+            }
+            for byte in text.get(at..).unwrap_or_default() {
+                if self.prefix.is_some() || self.token.is_some() {
+                    shown = self.enter_or_leave(*byte, time, text, shown..at, next);
+                }
+                state = machine.next_state(Anchored::No, state, *byte);
+                at += 1;
+                if machine.is_match(state) {
+                    self.prefix = self.completed(set, state, self.read + at as u64);
+                } else if state == start && self.token.is_none() && !patience.goes_on(at) {
+                    break;
+                }
+            }
+        }
+        self.state = Some(state);
+        self.read += text.len() as u64;
+        if self.token.is_none() {
+            pass(text, shown..text.len(), time, next);
+        }
+    }
+
+    /// Looks at a byte behind a prefix or in a token; returns from where on text is to be shown.
+    fn enter_or_leave(
+        &mut self,
+        byte: u8,
+        time: ReadTime,
+        text: &[u8],
+        unshown: std::ops::Range<usize>,
+        next: &mut impl Sink,
+    ) -> usize {
+        let at = unshown.end;
+        let prefix = self.prefix.take();
+        if !is_token_byte(byte) {
+            if let Some(rank) = self.token.take() {
+                self.last = Some((self.read + at as u64, rank));
+                return at;
+            }
+        } else if prefix.is_some() {
+            if self.token.is_none() {
+                pass(text, unshown.clone(), time, next);
+            }
+            next.mask(time);
+            self.token = prefix;
+        }
+        unshown.start
+    }
+
+    /// The prefix that ends at `end`, if it counts: one that goes before the token it overlaps.
+    fn completed(&self, set: &PatternSet, state: StateID, end: u64) -> Option<u32> {
+        let counts = |rank: u32, len: u64| match (self.token, self.last) {
+            (Some(token), _) => rank < token,
+            (None, Some((last, token))) => end - len >= last || rank < token,
+            (None, None) => true,
+        };
+        set.best_match(state, u64::MAX, counts)
+            .map(|(rank, _)| rank)
+    }
+}
+
+fn pass(text: &[u8], range: std::ops::Range<usize>, time: ReadTime, next: &mut impl Sink) {
+    if let Some(piece) = text.get(range).filter(|piece| !piece.is_empty()) {
+        next.text(time, piece);
+    }
+}
+
+#[cfg(test)]
+mod tests;
