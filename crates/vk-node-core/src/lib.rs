@@ -32,3 +32,6 @@ mod timers;
 pub use crate::core::NodeCore;
 pub use config::Config;
 pub use io::{Budgets, Effect, Input, JobEvent, Record, Stop};
+
+#[cfg(test)]
+mod tests;

@@ -171,7 +171,10 @@ impl NodeCore {
         };
         self.ledger.enter(id, has, started.asked);
         if self.ledger.waits(id) {
-            let until = self.now.after(self.config.wait_timeout);
+            let until = match self.ledger.never_fits(started.asked) {
+                Some(_) => self.now,
+                None => self.now.after(self.config.wait_timeout),
+            };
             self.timers.set(Timer::Wait(id), until);
         }
     }
