@@ -156,3 +156,52 @@ fn records_that_cannot_follow_one_another_are_named() {
         assert_eq!(open(&records).unwrap_err().at, at, "{records:?}");
     }
 }
+
+/// CRED-15, REG-03
+#[test]
+fn secrets_that_outlived_a_crash_are_dropped_by_the_next_life() {
+    let mut node = Node::connected();
+    node.run(1);
+    node.job(1, JobEvent::Result(done(0)));
+    assert_eq!(node.restart(), [Effect::DropSecrets { job: id(1) }]);
+}
+
+/// FAIL-22
+#[test]
+fn a_job_that_ends_while_the_hub_is_away_waits_without_a_deadline() {
+    let mut node = Node::connected();
+    node.run(1);
+    node.give(Input::SessionLost);
+    let effects = node.job(1, JobEvent::Result(done(0)));
+    assert_eq!(effects, [Effect::DropSecrets { job: id(1) }]);
+    assert_eq!(node.core.next_deadline(), None);
+}
+
+/// ADM-34
+#[test]
+fn a_job_that_no_longer_fits_after_a_restart_is_told_at_once() {
+    let mut node = Node::connected();
+    node.offer(1, 12000, 600);
+    node.offer(3, 4000, 600);
+    node.start(2, Some(1), 12000, 12500);
+    assert_eq!(node.core.admission().waiting, 1);
+    node.config.budgets.mem_mib = Some(8192);
+    node.restart();
+    let effects = node.job(2, JobEvent::Alive { output_len: 0 });
+    assert!(matches!(effects[..], [Effect::Deny { .. }]), "{effects:?}");
+}
+
+#[test]
+fn a_directory_removed_while_the_journal_failed_is_removed_again_later() {
+    let mut node = Node::connected();
+    node.run(1);
+    node.job(1, JobEvent::Result(done(0)));
+    node.hub(HubJobMessage::Recorded { job: id(1) });
+    let why = "disk full".to_owned();
+    node.give(Input::StoreFailed { why });
+    assert_eq!(node.job(1, JobEvent::Removed), []);
+    let effects = node.give(Input::StoreWorks);
+    assert!(effects.contains(&Effect::Remove { job: id(1) }));
+    node.job(1, JobEvent::Removed);
+    assert_eq!(node.kept.last(), Some(&Record::Dropped { job: id(1) }));
+}
