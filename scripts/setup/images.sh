@@ -5,6 +5,8 @@ set -euo pipefail
 . "$(dirname "$0")/root.sh"
 . "$(dirname "$0")/debs.sh"
 
+setup=$(cd "$(dirname "$0")" && pwd)
+
 # Raised whenever a recipe below changes.
 recipe=1
 
@@ -13,47 +15,7 @@ codename() {
     (. /etc/os-release && echo "${VERSION_CODENAME:-}")
 }
 
-# The sources this machine takes its own release from, as apt has them, with their options (keys,
-# trust, mirrors): the files' entries whose address and release apt names for component main.
-debian_sources() {
-    local release=$1 out=$2
-    # shellcheck disable=SC2016 # apt fills these in
-    LC_ALL=C apt-get indextargets --format '$(CREATED_BY) $(COMPONENT) $(CODENAME) $(SITE) $(REPO_URI)' |
-        awk -v release="$release" '$1 == "Packages" && $2 == "main" &&
-            ($3 == release || $3 == release "-updates" || $3 == release "-security") {
-                print $4; print $5 }' |
-        sed 's,/*$,,' | sort -u >"$out/addresses"
-    [ -s "$out/addresses" ] || return 0
-    local file
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-        [ -r "$file" ] || continue
-        awk 'NR == FNR { known[$0]; next }
-            $1 == "deb" {
-                for (i = 2; i <= NF; i++) {
-                    address = $i
-                    sub(/\/+$/, "", address)
-                    if (address in known) { print; next }
-                }
-            }' "$out/addresses" "$file" >>"$out/one-line.list"
-    done
-    for file in /etc/apt/sources.list.d/*.sources; do
-        [ -r "$file" ] || continue
-        # Entries of this form are paragraphs.
-        awk 'NR == FNR { known[$0]; next }
-            /(^|\n)Enabled:[ \t]*no/ { next }
-            {
-                count = split($0, words, /[ \t\n]+/)
-                for (i = 1; i <= count; i++) {
-                    sub(/\/+$/, "", words[i])
-                    if (words[i] in known) { print; next }
-                }
-            }' RS='\n' "$out/addresses" RS= ORS='\n\n' "$file" >>"$out/deb822.sources"
-    done
-    sed -i 's/^Types:.*/Types: deb/' "$out/deb822.sources" 2>/dev/null || true
-    find "$out" -name '*.list' -empty -delete -o -name '*.sources' -empty -delete
-}
-
-# How this machine's apt reaches them: proxies, and what it is told to overlook.
+# How this machine's apt reaches its sources: proxies, and what it is told to overlook.
 apt_settings() {
     apt-config dump |
         grep -E '^Acquire::(https?|ftp)::|^Acquire::(Retries|Check-Valid-Until|Check-Date|Allow[A-Za-z]*) ' || true
@@ -67,10 +29,10 @@ make_debian() {
     work=$(mktemp -d "$cache/image.XXXXXX")
     # In a user namespace other users than this one read it.
     chmod 755 "$work"
-    debian_sources "$release" "$work"
+    "$setup/apt-sources.sh" "$release" "$work"
     [ -e "$work/one-line.list" ] || [ -e "$work/deb822.sources" ] || {
         apt_update
-        debian_sources "$release" "$work"
+        "$setup/apt-sources.sh" "$release" "$work"
     }
     local sources=()
     for file in "$work/one-line.list" "$work/deb822.sources"; do

@@ -11,7 +11,7 @@
 //! | `guest/` | the boot bundle |
 //! | `images/` | root file systems as tar files |
 //! | `fixtures/<crate>/` | what lies under `crates/<crate>/tests/` and is not Rust |
-//! | `fixtures/tests/`, `fixtures/examples/` | what lies under `tests/` and `examples/` |
+//! | `fixtures/{tests,examples,scripts}/` | what lies under the project's folders of these names |
 //! | `tests/`, `tests.json` | the test programs, and their list |
 //! | `work/`, `logs/` | a folder a running test program, and what each printed |
 

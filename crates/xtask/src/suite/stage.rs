@@ -176,7 +176,7 @@ fn stage_fixtures(project: &Path, metadata: &Metadata, root: &Path) -> Result<()
             &is_fixture,
         )?;
     }
-    for name in ["tests", "examples"] {
+    for name in ["tests", "examples", "scripts"] {
         copy_tree(&project.join(name), &fixtures.join(name), &|_| true)?;
     }
     Ok(())
