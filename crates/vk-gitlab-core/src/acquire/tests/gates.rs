@@ -1,0 +1,103 @@
+//! Approval and the state file.
+
+use vk_hub_proto::relay_session::{RelayRunnerState, ServerStatus};
+
+use super::runner::{Runner, config, job, release};
+use crate::acquire::{Config, Effect, Input, Note, RequestOutcome, Session};
+
+fn required() -> Config {
+    Config {
+        session: Session::Required,
+        ..config()
+    }
+}
+
+/// SESS-09, SESS-10
+#[test]
+fn nothing_is_asked_before_the_first_status_and_asking_starts_with_approved() {
+    let mut runner = Runner::ready(required());
+    runner.effects();
+    runner.pass_secs(300);
+    assert_eq!(runner.effects(), []);
+    assert_eq!(
+        runner.core.beat(runner.now, "ci".to_owned()).state,
+        RelayRunnerState::ServerPending
+    );
+    runner.give(Input::Server(ServerStatus::Approved));
+    assert!(matches!(runner.effects()[..], [Effect::AskCapacity { .. }]));
+}
+
+/// SESS-11, SESS-12, SESS-13
+#[test]
+fn nothing_is_asked_while_the_server_is_pending_rejected_or_rebound() {
+    for status in [
+        ServerStatus::Pending,
+        ServerStatus::Rejected,
+        ServerStatus::Rebound,
+    ] {
+        let mut runner = Runner::ready(required());
+        runner.effects();
+        runner.give(Input::Server(status));
+        runner.pass_secs(3600);
+        assert_eq!(runner.effects(), [], "{status:?}");
+    }
+}
+
+/// SESS-14
+#[test]
+fn nothing_is_asked_once_the_relay_is_refused_for_good() {
+    let mut runner = Runner::ready(required());
+    runner.give(Input::RelayRefused);
+    runner.effects();
+    runner.give(Input::Server(ServerStatus::Approved));
+    runner.pass_secs(3600);
+    assert_eq!(runner.effects(), []);
+}
+
+/// SESS-23
+#[test]
+fn a_status_that_leaves_approved_aborts_nothing_and_the_job_it_brings_is_handed_on() {
+    let mut settings = required();
+    settings.session = Session::NotNeeded;
+    let mut runner = Runner::requesting_with(settings);
+    runner.give(Input::RelayRefused);
+    assert_eq!(runner.effects(), [], "the request stays open");
+    runner.answer(RequestOutcome::Job(job(5)), None);
+    assert!(matches!(runner.effects()[..], [Effect::TakeJob { .. }]));
+}
+
+/// ADM-41
+#[test]
+fn a_reservation_is_released_once_the_status_leaves_approved() {
+    let mut runner = Runner::ready(required());
+    runner.give(Input::Server(ServerStatus::Approved));
+    runner.reserve(1);
+    runner.give(Input::Server(ServerStatus::Pending));
+    runner.take_slot();
+    assert_eq!(
+        runner.effects(),
+        [Effect::ReturnSlot, release(1)],
+        "and no request goes out"
+    );
+}
+
+/// STATE-22
+#[test]
+fn a_state_file_that_cannot_be_written_stops_the_asking() {
+    let mut runner = Runner::requesting();
+    runner.give(Input::StoreFailed {
+        why: "no space left".to_owned(),
+    });
+    assert!(
+        runner
+            .all_effects()
+            .iter()
+            .any(|effect| matches!(effect, Effect::Note(Note::StoreFailed { .. })))
+    );
+    runner.no_job(None);
+    assert_eq!(runner.effects(), [Effect::ReturnSlot, release(1)]);
+    runner.pass_secs(300);
+    assert_eq!(runner.effects(), []);
+    runner.give(Input::StoreWorks);
+    assert!(matches!(runner.effects()[..], [Effect::AskCapacity { .. }]));
+}

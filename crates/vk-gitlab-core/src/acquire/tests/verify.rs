@@ -1,0 +1,95 @@
+//! `/runners/verify`.
+
+use std::time::Duration;
+
+use super::runner::{Runner, config};
+use crate::acquire::{Effect, Input, VerifyAnswer};
+
+/// GL-40
+#[test]
+fn the_token_is_verified_at_start_and_daily() {
+    let mut runner = Runner::opened(config());
+    assert!(runner.effects().contains(&Effect::Verify));
+    runner.give(Input::VerifyAnswer(VerifyAnswer::Taken));
+    let mut verifies = 0;
+    let mut hours = 0;
+    // The runner asks for jobs all the time, so that only the daily verify is due.
+    runner.feed_ids();
+    runner.give(Input::SlotFree(true));
+    runner.reserve(1);
+    runner.take_slot();
+    runner.expect_request();
+    while hours < 49 {
+        for _ in 0..72 {
+            runner.pass_secs(47);
+            runner.renewed(1, 90);
+            verifies += count(&runner.effects());
+            runner.no_job(None);
+            runner.renewed(1, 90);
+            runner.give(Input::SlotAnswer {
+                lane: super::runner::LANE,
+                taken: true,
+            });
+            verifies += count(&runner.effects());
+            runner.pass_secs(3);
+            runner.give(Input::VerifyAnswer(VerifyAnswer::Taken));
+        }
+        hours += 1;
+    }
+    assert!(verifies <= 2, "{verifies}");
+}
+
+fn count(effects: &[Effect]) -> usize {
+    effects
+        .iter()
+        .filter(|effect| **effect == Effect::Verify)
+        .count()
+}
+
+/// ADM-36
+#[test]
+fn a_runner_that_waits_for_room_shows_itself_at_least_every_ten_minutes() {
+    let mut runner = Runner::ready(config());
+    runner.effects();
+    runner.capacity(7, 0);
+    for _ in 0..20 {
+        let mut waited = Duration::ZERO;
+        while count(&runner.effects()) == 0 {
+            runner.pass_secs(1);
+            waited += Duration::from_secs(1);
+            assert!(waited < Duration::from_secs(600), "silent for {waited:?}");
+        }
+        runner.give(Input::VerifyAnswer(VerifyAnswer::Taken));
+        assert!(waited > Duration::from_secs(500), "no more than needed");
+    }
+}
+
+/// GL-62
+#[test]
+fn a_runner_whose_token_is_refused_shows_itself_daily_only() {
+    let mut runner = Runner::opened(config());
+    runner.feed_ids();
+    runner.give(Input::SlotFree(true));
+    runner.effects();
+    runner.give(Input::VerifyAnswer(VerifyAnswer::Refused));
+    runner.pass_secs(24 * 3600 - 1);
+    assert_eq!(runner.effects(), []);
+    runner.pass_secs(1);
+    assert_eq!(runner.effects(), [Effect::Verify]);
+}
+
+/// GL-40
+#[test]
+fn a_verify_without_an_answer_is_tried_again() {
+    let mut runner = Runner::opened(config());
+    runner.effects();
+    for secs in [5, 10, 20, 40, 80, 160, 300, 300] {
+        runner.give(Input::VerifyAnswer(VerifyAnswer::Unavailable {
+            retry_after: None,
+        }));
+        runner.pass(Duration::from_millis(secs * 1000 - 1));
+        assert_eq!(runner.effects(), [], "{secs} s");
+        runner.pass(Duration::from_millis(secs * 250 + 1));
+        assert_eq!(runner.effects(), [Effect::Verify]);
+    }
+}
