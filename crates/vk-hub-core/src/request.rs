@@ -6,7 +6,7 @@ use vk_hub_proto::client::{
 };
 use vk_hub_proto::hex::Hex;
 use vk_hub_proto::node_session::Acquisition;
-use vk_hub_proto::{JobId, Name, NodeId, RelayId, ReservationId};
+use vk_hub_proto::{JobId, Name, NodeId, RelayId, RequestId, ReservationId};
 
 /// SHA-256 of a create's body, serialized again after parsing (API-58).
 pub type Digest = Hex<32>;
@@ -145,4 +145,18 @@ pub enum OperatorRequest {
         /// Which.
         job: JobId,
     },
+}
+
+/// Who waits for an answer, and who that is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) to: RequestHandle,
+    pub(crate) by: Principal,
+}
+
+/// A create's request, by whom and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestKey {
+    pub(crate) owner: Principal,
+    pub(crate) request: RequestId,
 }
