@@ -10,6 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[serde(transparent)]
 pub struct Name(String);
 
+/// The pool where nothing is said: `default` (CFG-12).
+impl Default for Name {
+    fn default() -> Name {
+        Name("default".to_owned())
+    }
+}
+
 /// A name outside the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a name has 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit")]
