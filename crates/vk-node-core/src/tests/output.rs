@@ -64,7 +64,7 @@ fn a_hub_that_lost_some_of_it_is_sent_it_again() {
     assert_eq!(chunks(&effects, 1), [(1000, 100)]);
 }
 
-/// DISP-53, DISP-77
+/// DISP-48, DISP-53, DISP-77
 #[test]
 fn a_result_waits_for_every_byte_and_is_repeated_until_recorded() {
     let mut node = Node::connected();
