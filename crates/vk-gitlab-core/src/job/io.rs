@@ -72,6 +72,8 @@ pub enum Input {
     StoreFailed {
         /// Why, for people.
         why: String,
+        /// Whether an earlier write of this job succeeded: the state file knows it.
+        kept: bool,
     },
 }
 
@@ -123,7 +125,7 @@ pub struct OutputRead {
 /// A part of the trace: where its bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// Of the preamble (`JobRecord::preamble`).
+    /// Of the preamble ([`super::JobRecord::preamble`]).
     Preamble {
         /// First byte.
         from: u64,
@@ -137,7 +139,7 @@ pub enum Span {
         /// How many.
         len: u64,
     },
-    /// Of the suffix (`JobRecord::suffix`).
+    /// Of the suffix ([`super::JobRecord::suffix`]).
     Suffix {
         /// First byte.
         from: u64,
@@ -171,7 +173,7 @@ pub struct SafePoint {
     pub crc: u32,
 }
 
-/// What is kept. A record adds to those before it; `JobRecord` is their sum.
+/// What is kept. A record adds to those before it; [`super::JobRecord`] is their sum.
 #[derive(
     Clone, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames,
 )]
