@@ -1,0 +1,127 @@
+//! The job's root and its further trees, assembled from disks or directories.
+//!
+//! In the agent's own mount namespace they lie below its state directory: `image`, `writable`, their
+//! overlay `root`, and `trees/N` for the lower side of the N-th further tree. The job's namespace is
+//! a copy whose root is `root`; what is mounted below it later arrives there too, for it is shared.
+
+mod kernel;
+mod overlay;
+mod volume;
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::mount::{MountPropagationFlags, mount_change};
+use vk_guest_proto::{Failure, FailureCode, MountRoot, MountTree, TreeAccess};
+
+use crate::agent::Agent;
+use crate::context::{OrFail, fail};
+use crate::root::JobRoot;
+use crate::sys::hold_mounts;
+use overlay::{Overlay, mount_overlay};
+use volume::{attach, bind_read_only};
+
+/// What is mounted, and the turn to mount more.
+#[derive(Debug, Default)]
+pub(crate) struct Mounts(Mutex<Option<Mounted>>);
+
+#[derive(Debug)]
+struct Mounted {
+    /// The job's root as the agent's own namespace has it: what is mounted there, the job sees.
+    outside: JobRoot,
+    writable: std::path::PathBuf,
+    trees: u32,
+}
+
+/// Assembles the job's root and puts it in place.
+pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure> {
+    let mut mounted = agent
+        .mounts
+        .0
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if mounted.is_some() {
+        return fail(FailureCode::Invalid, "the job's root is mounted already");
+    }
+    let image = attach(agent.mode, &plan.image, &agent.state.join("image"))?;
+    let writable = attach(agent.mode, &plan.writable, &agent.state.join("writable"))?;
+    let at = agent.state.join("root");
+    let overlay = Overlay {
+        lower: &image,
+        writable: &writable.join("root"),
+        mode: agent.mode,
+    };
+    mount_overlay(&overlay, &at)?;
+    let what = || format!("share {}", at.display());
+    mount_change(&at, MountPropagationFlags::SHARED).or_fail(what)?;
+    let outside = JobRoot::plain(directory(&at)?);
+    kernel::mount_all(agent.mode, &outside)?;
+    let (dir, namespace) = enter(&at)?;
+    agent.child_was_made();
+    agent.set_root(JobRoot::mounted(dir, namespace, directory(&writable)?));
+    *mounted = Some(Mounted {
+        outside,
+        writable,
+        trees: 0,
+    });
+    Ok(())
+}
+
+/// Makes the job's namespace; its root directory, and itself.
+fn enter(root: &Path) -> Result<(OwnedFd, OwnedFd), Failure> {
+    use std::os::unix::ffi::OsStrExt;
+    let what = || "make the job's mount namespace".to_owned();
+    let path = std::ffi::CString::new(root.as_os_str().as_bytes())
+        .map_err(std::io::Error::other)
+        .or_fail(what)?;
+    let holder = hold_mounts(&path).or_fail(what)?;
+    let proc = format!("/proc/{}", holder.pid.as_raw_nonzero());
+    let dir = directory(Path::new(&format!("{proc}/root")))?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let namespace = open(format!("{proc}/ns/mnt"), flags, Mode::empty()).or_fail(what)?;
+    Ok((dir, namespace))
+}
+
+/// Mounts a further tree in the job's root.
+pub(crate) fn mount_tree(agent: &Agent, plan: &MountTree) -> Result<(), Failure> {
+    let mut mounted = agent
+        .mounts
+        .0
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(mounted) = mounted.as_mut() else {
+        return fail(FailureCode::Invalid, "the job's root is not mounted yet");
+    };
+    if plan.at.first() != Some(&b'/') {
+        return fail(FailureCode::Invalid, "a tree's place is not absolute");
+    }
+    mounted.trees += 1;
+    let tree = attach(
+        agent.mode,
+        &plan.volume,
+        &agent.state.join(format!("trees/{}", mounted.trees)),
+    )?;
+    let place = mounted.outside.make_dirs(&plan.at, 0o755, None)?;
+    // A path of the job's cannot be given to mount: it would follow the job's symlinks out of the
+    // root.
+    let at = format!("/proc/self/fd/{}", place.as_raw_fd());
+    match plan.access {
+        TreeAccess::ReadOnly => bind_read_only(&tree, Path::new(&at)),
+        TreeAccess::Overlay => {
+            let writable = mounted.writable.join(format!("trees/{}", mounted.trees));
+            let overlay = Overlay {
+                lower: &tree,
+                writable: &writable,
+                mode: agent.mode,
+            };
+            mount_overlay(&overlay, Path::new(&at))
+        }
+    }
+}
+
+fn directory(path: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).or_fail(|| format!("open {}", path.display()))
+}

@@ -1,0 +1,122 @@
+//! Disks by their serial, directories, memory.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
+use vk_guest_proto::{DiskFormat, Failure, FailureCode, Mode, Volume};
+
+use crate::context::{OrFail, fail, shown};
+
+/// How long a disk may take to appear.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Makes a volume's tree accessible; where it is then. Disks and memory are mounted `at`, a
+/// directory is used where it lies.
+pub(super) fn attach(mode: Mode, volume: &Volume, at: &Path) -> Result<PathBuf, Failure> {
+    let what = || format!("mount {volume:?} at {}", at.display());
+    match volume {
+        Volume::Directory { path } => {
+            let path = PathBuf::from(OsStr::from_bytes(path));
+            if mode == Mode::Vm {
+                return fail(
+                    FailureCode::Unsupported,
+                    "a directory as a volume of a machine",
+                );
+            }
+            if !path.is_absolute() || !path.is_dir() {
+                let message = format!("{} is not an absolute directory", path.display());
+                return fail(FailureCode::NotFound, message);
+            }
+            return Ok(path);
+        }
+        Volume::Disk { serial, format } => {
+            let disk = find(serial)?;
+            let what = || format!("mount the disk {} ({})", shown(serial), disk.display());
+            fs::create_dir_all(at).or_fail(what)?;
+            match format {
+                DiskFormat::Erofs => mount(&disk, at, "erofs", MountFlags::RDONLY, None),
+                DiskFormat::Ext4 => mount(&disk, at, "ext4", MountFlags::NOATIME, None),
+            }
+            .or_fail(what)?;
+        }
+        Volume::Memory { max_bytes } => {
+            fs::create_dir_all(at).or_fail(what)?;
+            let options = CString::new(format!("mode=0755,size={max_bytes}"));
+            let options = options.map_err(std::io::Error::other).or_fail(what)?;
+            mount(
+                "tmpfs",
+                at,
+                "tmpfs",
+                MountFlags::empty(),
+                Some(options.as_c_str()),
+            )
+            .or_fail(what)?;
+        }
+    }
+    Ok(at.to_owned())
+}
+
+/// Shows a tree at a place, read-only.
+pub(super) fn bind_read_only(tree: &Path, at: &Path) -> Result<(), Failure> {
+    let what = || format!("mount {} read-only", tree.display());
+    // The place is given as a descriptor of what lay there; once covered, it must be opened anew
+    // to mean the mount.
+    mount_bind(tree, at).or_fail(what)?;
+    let real = fs::read_link(at).or_fail(what)?;
+    let flags = MountFlags::BIND | MountFlags::RDONLY;
+    mount_remount(&real, flags, c"").or_fail(what)
+}
+
+/// The device of the disk with a serial, waited for.
+fn find(serial: &[u8]) -> Result<PathBuf, Failure> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let device = devices().find(|device| read_serial(device).as_deref() == Some(serial));
+        if let Some(name) = device.as_deref().and_then(Path::file_name) {
+            return Ok(Path::new("/dev").join(name));
+        }
+        if Instant::now() >= end {
+            let there: Vec<String> = devices()
+                .map(|device| {
+                    let serial = read_serial(&device).unwrap_or_default();
+                    format!("{} ({})", device.display(), shown(&serial))
+                })
+                .collect();
+            let message = format!(
+                "no disk with the serial {:?}; there are: {}",
+                shown(serial),
+                there.join(", ")
+            );
+            return fail(FailureCode::NotFound, message);
+        }
+        sleep(LOOK_EVERY);
+    }
+}
+
+fn devices() -> impl Iterator<Item = PathBuf> {
+    fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+}
+
+/// A virtio disk has its serial beside it, a SCSI disk on its page 0x80, behind four bytes.
+fn read_serial(device: &Path) -> Option<Vec<u8>> {
+    let virtio = fs::read(device.join("serial")).ok();
+    let scsi = || {
+        fs::read(device.join("device/vpd_pg80"))
+            .ok()?
+            .get(4..)
+            .map(<[u8]>::to_vec)
+    };
+    let serial = virtio.or_else(scsi)?;
+    let end = serial.iter().position(|b| *b == 0).unwrap_or(serial.len());
+    Some(serial.get(..end)?.trim_ascii().to_vec())
+}

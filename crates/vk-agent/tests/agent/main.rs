@@ -1,0 +1,14 @@
+//! The built agent as an ordinary process, spoken to by a host that speaks the protocol.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail loudly"
+)]
+
+mod control;
+mod exec;
+mod files;
+mod host;
