@@ -1,0 +1,286 @@
+//! A client of registries: requests, retries, redirects, and what an image is made of.
+
+mod authorize;
+mod request;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use reqwest::Method;
+
+use crate::answer::{self, BodyError};
+use crate::config::ImageConfig;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::keychain::Keychain;
+use crate::manifest::{Document, Manifest, ManifestError, limits};
+use crate::origin::Origins;
+use crate::platform::Platform;
+use crate::reference::Reference;
+use crate::token::Tokens;
+pub(crate) use request::Ask;
+
+/// Documents we can use, in the order we like them.
+const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
+     application/vnd.docker.distribution.manifest.list.v2+json, \
+     application/vnd.docker.distribution.manifest.v2+json";
+
+/// How registries are spoken to.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Credentials.
+    pub keychain: Keychain,
+    /// Registries (`host[:port]`) that may be spoken to in plain HTTP; no credential is sent there.
+    /// Loopback needs no mention.
+    pub insecure: BTreeSet<String>,
+    /// Certificates of further authorities, PEM.
+    pub authorities: Vec<Vec<u8>>,
+    /// Tries of one request when the registry or the way to it fails.
+    pub attempts: u32,
+    /// The wait after the first failure; it doubles with each.
+    pub back_off: Duration,
+    /// How long to wait for a connection.
+    pub connect_timeout: Duration,
+    /// How long a connection may be silent.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            keychain: Keychain::default(),
+            insecure: BTreeSet::new(),
+            authorities: Vec::new(),
+            attempts: 4,
+            back_off: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// An image found at its registry.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// As it was asked for.
+    pub reference: Reference,
+    /// What the reference points to: an index or the manifest itself.
+    pub named: Digest,
+    /// The manifest's digest: the image's identity.
+    pub digest: Digest,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The configuration.
+    pub config: ImageConfig,
+    /// The configuration as the registry sent it.
+    pub config_bytes: Vec<u8>,
+}
+
+/// Fetches from registries.
+pub struct Client {
+    http: reqwest::Client,
+    /// For loopback.
+    local: reqwest::Client,
+    pub(crate) origins: Origins,
+    pub(crate) config: Config,
+    pub(crate) tokens: Tokens,
+}
+
+impl Client {
+    /// Sets a client up; reads the host's certificate authorities.
+    ///
+    /// # Errors
+    /// Authorities that cannot be read.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let http = http(&config, reqwest::Client::builder())?;
+        // As Go does: a proxy of the environment is no way to this host itself.
+        let local = http(&config, reqwest::Client::builder().no_proxy())?;
+        let origins = Origins {
+            insecure: config.insecure.clone(),
+        };
+        Ok(Self {
+            http,
+            local,
+            origins,
+            config,
+            tokens: Tokens::default(),
+        })
+    }
+
+    /// What a reference points to now, without fetching it where the registry says it in a header.
+    ///
+    /// # Errors
+    /// An image that is not there or not for us, a registry that fails.
+    pub async fn digest_of(&self, image: &Reference) -> Result<Digest, Error> {
+        if let Some(digest) = image.digest() {
+            return Ok(digest);
+        }
+        let path = manifest_path(image);
+        let ask = Ask {
+            method: Method::HEAD,
+            ..Ask::manifest(&path, ACCEPT)
+        };
+        let response = self.send(image, &ask).await?;
+        let said = response
+            .headers()
+            .get("docker-content-digest")
+            .and_then(|value| value.to_str().ok());
+        match said.and_then(|text| text.parse().ok()) {
+            Some(digest) => Ok(digest),
+            None => self
+                .document(image, &manifest_path(image), None)
+                .await
+                .map(|(digest, _)| digest),
+        }
+    }
+
+    /// Finds an image for a platform: through an index where there is one, down to its manifest and
+    /// configuration. Everything is checked against its digest.
+    ///
+    /// # Errors
+    /// An image that is not there, not for us, not for this platform or not usable; a registry that
+    /// fails.
+    pub async fn resolve(&self, image: &Reference, wanted: &Platform) -> Result<Image, Error> {
+        let (named, mut document) = self
+            .document(image, &manifest_path(image), image.digest())
+            .await?;
+        let mut digest = named;
+        // An index may hold indexes, but not without end.
+        for _ in 0..3 {
+            let index = match document {
+                Document::Manifest(manifest) => {
+                    return self.with_config(image, named, digest, manifest).await;
+                }
+                Document::Index(index) => index,
+            };
+            let Some(entry) = index.choose(wanted) else {
+                let available = index.platforms();
+                return Err(Error::Platform {
+                    image: image.familiar(),
+                    wanted: wanted.to_string(),
+                    available,
+                });
+            };
+            digest = entry.digest;
+            let path = format!("manifests/{digest}");
+            (_, document) = self.document(image, &path, Some(digest)).await?;
+        }
+        Err(Error::Document {
+            image: image.familiar(),
+            source: ManifestError::Kind,
+        })
+    }
+
+    async fn with_config(
+        &self,
+        image: &Reference,
+        named: Digest,
+        digest: Digest,
+        manifest: Manifest,
+    ) -> Result<Image, Error> {
+        let wanted = manifest.config.digest;
+        let path = format!("blobs/{wanted}");
+        let bytes = self
+            .small(image, &Ask::blob(&path, 0), limits::CONFIG_BYTES)
+            .await?;
+        check(image, wanted, &bytes)?;
+        let unusable = |source| Error::Document {
+            image: image.familiar(),
+            source,
+        };
+        let config = ImageConfig::parse(&bytes).map_err(unusable)?;
+        config.check_layers(&manifest).map_err(unusable)?;
+        Ok(Image {
+            reference: image.clone(),
+            named,
+            digest,
+            manifest,
+            config,
+            config_bytes: bytes,
+        })
+    }
+
+    /// A manifest or index, its digest checked where one was asked for.
+    async fn document(
+        &self,
+        image: &Reference,
+        path: &str,
+        wanted: Option<Digest>,
+    ) -> Result<(Digest, Document), Error> {
+        let bytes = self
+            .small(image, &Ask::manifest(path, ACCEPT), limits::MANIFEST_BYTES)
+            .await?;
+        let digest = match wanted {
+            Some(wanted) => {
+                check(image, wanted, &bytes)?;
+                wanted
+            }
+            None => Digest::of(&bytes),
+        };
+        let document = Document::parse(&bytes).map_err(|source| Error::Document {
+            image: image.familiar(),
+            source,
+        })?;
+        Ok((digest, document))
+    }
+
+    /// A body that fits in memory. A connection that breaks within it is tried again.
+    async fn small(&self, image: &Reference, ask: &Ask<'_>, limit: u64) -> Result<Vec<u8>, Error> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let mut response = self.send(image, ask).await?;
+            match answer::body(&mut response, limit).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(BodyError::TooLong) => {
+                    let what = format!("a document of more than {limit} bytes");
+                    return Err(Error::Size {
+                        image: image.familiar(),
+                        what,
+                    });
+                }
+                Err(BodyError::Broken(source)) if attempt >= self.config.attempts => {
+                    return Err(request::unreachable(image, response.url(), source));
+                }
+                Err(BodyError::Broken(_)) => self.back_off(attempt, None).await,
+            }
+        }
+    }
+}
+
+fn http(config: &Config, mut builder: reqwest::ClientBuilder) -> Result<reqwest::Client, Error> {
+    let setup = |error: reqwest::Error| Error::Setup {
+        what: error.to_string(),
+    };
+    for pem in &config.authorities {
+        let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(setup)?;
+        builder = builder.tls_certs_merge(certificates);
+    }
+    builder
+        .user_agent(concat!("vk/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(config.connect_timeout)
+        .read_timeout(config.idle_timeout)
+        .build()
+        .map_err(setup)
+}
+
+fn manifest_path(image: &Reference) -> String {
+    match image.digest() {
+        Some(digest) => format!("manifests/{digest}"),
+        None => format!("manifests/{}", image.tag().unwrap_or("latest")),
+    }
+}
+
+fn check(image: &Reference, wanted: Digest, bytes: &[u8]) -> Result<(), Error> {
+    let found = Digest::of(bytes);
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Error::Digest {
+        image: image.familiar(),
+        wanted,
+        found,
+    })
+}

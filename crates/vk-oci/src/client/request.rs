@@ -1,0 +1,254 @@
+//! One request: tries, credentials, redirects.
+
+use std::time::Duration;
+
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use reqwest::{Method, Response, StatusCode, Url};
+
+use crate::answer;
+use crate::challenge::Challenge;
+use crate::error::Error;
+use crate::origin::{authority, is_loopback, same_origin};
+use crate::reference::Reference;
+use crate::token::Authorization;
+
+use super::Client;
+
+/// Redirects followed.
+const HOPS_MAX: usize = 10;
+/// The longest wait between two tries, whatever a registry asks for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What to ask of an image's repository.
+pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
+    /// Below the repository.
+    pub(crate) path: &'a str,
+    pub(crate) accept: Option<&'static str>,
+    /// The first byte wanted; everything for 0.
+    pub(crate) from: u64,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn manifest(path: &'a str, accept: &'static str) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            accept: Some(accept),
+            from: 0,
+        }
+    }
+
+    pub(crate) fn blob(path: &'a str, from: u64) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            accept: None,
+            from,
+        }
+    }
+}
+
+impl Client {
+    /// Asks until there is an answer of success or one that is final.
+    pub(crate) async fn send(&self, image: &Reference, ask: &Ask<'_>) -> Result<Response, Error> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let result = self.send_authorized(image, ask).await;
+            let last = attempt >= self.config.attempts;
+            match result {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) if !last && is_transient(response.status()) => {
+                    self.back_off(attempt, retry_after(&response)).await;
+                }
+                Ok(response) => return Err(self.refusal(image, response).await),
+                Err(Error::Unreachable { .. }) if !last => self.back_off(attempt, None).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) async fn back_off(&self, attempt: u32, asked: Option<Duration>) {
+        let doubled = self
+            .config
+            .back_off
+            .saturating_mul(1 << attempt.saturating_sub(1).min(6));
+        tokio::time::sleep(
+            asked
+                .unwrap_or(doubled)
+                .max(jittered(doubled))
+                .min(WAIT_MAX),
+        )
+        .await;
+    }
+
+    /// One try, and a second one with a fresh authorization where the first is not let in.
+    async fn send_authorized(&self, image: &Reference, ask: &Ask<'_>) -> Result<Response, Error> {
+        let url = self.url(image, ask)?;
+        let known = self.tokens.get(image);
+        let response = self.follow(image, ask, url.clone(), known.as_ref()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
+        let Some(challenge) = Challenge::choose(challenges.filter_map(|value| value.to_str().ok()))
+        else {
+            return Ok(response);
+        };
+        let Some(fresh) = self.authorize(image, response.url(), challenge).await? else {
+            return Ok(response);
+        };
+        let response = self.follow(image, ask, url, Some(&fresh)).await?;
+        if response.status().is_success() {
+            self.tokens.put(image, fresh);
+        }
+        Ok(response)
+    }
+
+    fn url(&self, image: &Reference, ask: &Ask<'_>) -> Result<Url, Error> {
+        let base = self.origins.base(image.registry());
+        let path = format!("{}/{}", image.repository(), ask.path);
+        base.and_then(|base| base.join(&path).ok())
+            .ok_or_else(|| Error::Refused {
+                image: image.familiar(),
+                what: format!("{} is no address", image.registry()),
+            })
+    }
+
+    /// Sends, and follows redirects; the authorization goes to the first origin alone.
+    pub(super) async fn follow(
+        &self,
+        image: &Reference,
+        ask: &Ask<'_>,
+        first: Url,
+        authorization: Option<&Authorization>,
+    ) -> Result<Response, Error> {
+        let mut url = first.clone();
+        for _ in 0..=HOPS_MAX {
+            let http = if is_loopback(&url) {
+                &self.local
+            } else {
+                &self.http
+            };
+            let mut request = http.request(ask.method.clone(), url.clone());
+            if let Some(accept) = ask.accept {
+                request = request.header(ACCEPT, accept);
+            }
+            if ask.from > 0 {
+                request = request.header(RANGE, format!("bytes={}-", ask.from));
+            }
+            let header = authorization
+                .filter(|_| same_origin(&first, &url))
+                .and_then(Authorization::header);
+            if let Some(header) = header {
+                request = request.header(AUTHORIZATION, header);
+            }
+            let response = request
+                .send()
+                .await
+                .map_err(|error| unreachable(image, &url, error))?;
+            let Some(next) = redirect(&response) else {
+                return Ok(response);
+            };
+            self.origins
+                .may_go(&url, &next)
+                .map_err(|why| Error::Refused {
+                    image: image.familiar(),
+                    what: format!(
+                        "{} sends us to {}: {why}",
+                        authority(&url),
+                        authority(&next)
+                    ),
+                })?;
+            url = next;
+        }
+        Err(Error::Refused {
+            image: image.familiar(),
+            what: format!("{} redirects more than {HOPS_MAX} times", authority(&first)),
+        })
+    }
+
+    /// The error of an answer that is not one of success.
+    pub(crate) async fn refusal(&self, image: &Reference, response: Response) -> Error {
+        let (status, at) = (response.status(), authority(response.url()));
+        let with_credential = self.config.keychain.find(image).is_some();
+        let image = image.familiar();
+        match status {
+            StatusCode::NOT_FOUND => Error::NotFound { image },
+            StatusCode::TOO_MANY_REQUESTS => Error::RateLimited {
+                image,
+                registry: at,
+            },
+            status if is_denial(status) => {
+                let message = answer::message(response).await;
+                Error::Denied {
+                    image,
+                    by: at,
+                    with_credential,
+                    message,
+                }
+            }
+            status => {
+                let message = answer::message(response).await;
+                Error::Answer {
+                    image,
+                    at,
+                    status: status.as_u16(),
+                    message,
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn is_denial(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+fn is_transient(status: StatusCode) -> bool {
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        )
+}
+
+/// Where a redirect leads; relative ones are relative to where they come from.
+fn redirect(response: &Response) -> Option<Url> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    response.url().join(location).ok()
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = |value: &HeaderValue| value.to_str().ok()?.trim().parse().ok();
+    response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(seconds)
+        .map(Duration::from_secs)
+}
+
+/// Between half and all of a wait, so that many clients do not come back at once.
+fn jittered(wait: Duration) -> Duration {
+    let mut byte = [0];
+    let share = match aws_lc_rs::rand::fill(&mut byte) {
+        Ok(()) => u32::from(byte[0]),
+        Err(_) => 255,
+    };
+    wait / 2 + wait * share / 510
+}
+
+/// A failed connection, without the URL: a redirect's may hold a signature.
+pub(crate) fn unreachable(image: &Reference, url: &Url, error: reqwest::Error) -> Error {
+    Error::Unreachable {
+        image: image.familiar(),
+        at: authority(url),
+        source: error.without_url(),
+    }
+}

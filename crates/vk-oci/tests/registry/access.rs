@@ -1,0 +1,313 @@
+//! Credentials, tokens, redirects, refusals.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use vk_oci::{Client, Config, Error, Failure, Keychain};
+
+use crate::server::{Reply, Server};
+use crate::{Served, client, client_with, config, credential, image, platform};
+
+const TOKEN: &str = "Bearer t0ken";
+
+/// A registry with a token service of its own.
+fn guarded(served: Served) -> Server {
+    Server::with_origin(move |origin| {
+        move |request: &crate::Request| {
+            if request.path.starts_with("/token") {
+                return Reply::ok(br#"{"token":"t0ken"}"#);
+            }
+            match request.header("authorization") {
+                Some(TOKEN) => served.answer(request),
+                _ => Reply::challenge(&format!("{origin}/token")),
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn an_anonymous_token_is_fetched_once_and_only_for_pulling() {
+    let server = guarded(Served::new());
+    let client = client();
+    client.resolve(&image(&server), &platform()).await.unwrap();
+    client.digest_of(&image(&server)).await.unwrap();
+    let asked = server.requests();
+    let tokens: Vec<_> = asked
+        .iter()
+        .filter(|request| request.path.starts_with("/token"))
+        .collect();
+    assert_eq!(tokens.len(), 1);
+    assert_eq!(
+        tokens[0].path,
+        "/token?service=here&scope=repository%3Aa%2Fb%3Apull"
+    );
+    assert_eq!(tokens[0].header("authorization"), None);
+}
+
+/// CRED-08
+#[tokio::test]
+async fn a_credential_goes_to_the_token_service_and_the_token_to_the_registry() {
+    let server = guarded(Served::new());
+    client_with(&server, "user", "s3cret")
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap();
+    for request in server.requests() {
+        let basic = request.header("authorization") == Some("Basic dXNlcjpzM2NyZXQ=");
+        assert_eq!(basic, request.path.starts_with("/token"), "{request:?}");
+    }
+}
+
+/// CRED-08
+#[tokio::test]
+async fn a_registry_that_asks_for_a_password_gets_it() {
+    let served = Served::new();
+    let server = Server::new(move |request| match request.header("authorization") {
+        Some("Basic dXNlcjpzM2NyZXQ=") => served.answer(request),
+        _ => Reply::status(401).header("www-authenticate", "Basic realm=\"r\""),
+    });
+    client_with(&server, "user", "s3cret")
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap();
+    let first = &server.requests()[0];
+    assert_eq!(
+        first.header("authorization"),
+        None,
+        "not before it is asked for"
+    );
+    let error = client()
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Denied {
+                with_credential: false,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = client_with(&server, "user", "wrong")
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Denied {
+                with_credential: true,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_expired_token_is_replaced() {
+    let served = Served::new();
+    let count = AtomicUsize::new(0);
+    let server = Server::with_origin(move |origin| {
+        move |request: &crate::Request| {
+            if request.path.starts_with("/token") {
+                let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+                return Reply::ok(format!(r#"{{"token":"t{number}"}}"#).as_bytes());
+            }
+            let current = format!("Bearer t{}", count.load(Ordering::SeqCst));
+            // The first token is good for the manifest only.
+            let expired = current == "Bearer t1" && request.path.contains("/blobs/");
+            match request.header("authorization") {
+                Some(sent) if sent == current && !expired => served.answer(request),
+                _ => Reply::challenge(&format!("{origin}/token")),
+            }
+        }
+    });
+    client()
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_redirect_carries_no_authorization_to_another_origin() {
+    let served = Served::new();
+    let elsewhere = Server::new({
+        let served = Served::new();
+        move |request| served.answer(request)
+    });
+    let target = elsewhere.url("");
+    let server = Server::with_origin(move |origin| {
+        move |request: &crate::Request| {
+            if request.path.starts_with("/token") {
+                return Reply::ok(br#"{"token":"t0ken"}"#);
+            }
+            match request.header("authorization") {
+                Some(TOKEN) if request.path.contains("/blobs/") => {
+                    Reply::redirect(&format!("{target}{}", request.path))
+                }
+                Some(TOKEN) => served.answer(request),
+                _ => Reply::challenge(&format!("{origin}/token")),
+            }
+        }
+    });
+    client_with(&server, "user", "s3cret")
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap();
+    let asked = elsewhere.requests();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn a_redirect_within_the_origin_keeps_its_authorization() {
+    let served = Served::new();
+    let server = Server::with_origin(move |origin| {
+        move |request: &crate::Request| {
+            if request.path.starts_with("/token") {
+                return Reply::ok(br#"{"token":"t0ken"}"#);
+            }
+            match request.header("authorization") {
+                Some(TOKEN) if request.path.ends_with("/1") => {
+                    Reply::redirect(&format!("/v2/a/b/manifests/{}", served.digest()))
+                }
+                Some(TOKEN) => served.answer(request),
+                _ => Reply::challenge(&format!("{origin}/token")),
+            }
+        }
+    });
+    client()
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn redirects_that_lead_abroad_in_plain_or_round_and_round_are_refused() {
+    for target in [
+        "http://registry.invalid/x",
+        "http://169.254.169.254/latest/meta-data",
+        "file:///etc/passwd",
+        "/v2/a/b/manifests/1",
+    ] {
+        let server = Server::new(move |_| Reply::redirect(target));
+        let error = client()
+            .resolve(&image(&server), &platform())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{target}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_service_abroad_in_plain_http_gets_nothing() {
+    let server = Server::new(|_| Reply::challenge("http://auth.invalid/token"));
+    for client in [client(), client_with(&server, "user", "s3cret")] {
+        let error = client
+            .resolve(&image(&server), &platform())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_registry_named_insecure_is_spoken_to_but_gets_no_password() {
+    let served = Served::new();
+    let server = Server::new(move |request| match request.header("authorization") {
+        None if request.path.ends_with("/private") => {
+            Reply::status(401).header("www-authenticate", "Basic realm=\"r\"")
+        }
+        _ => served.answer(request),
+    });
+    // The unspecified address reaches this host, yet is no loopback address.
+    let host = server.host().replace("127.0.0.1", "0.0.0.0");
+    let mut keychain = Keychain::default();
+    keychain.add(&host, credential("user", "s3cret"));
+    let config = Config {
+        keychain,
+        insecure: [host.clone()].into(),
+        ..config()
+    };
+    let client = Client::new(config).unwrap();
+    client
+        .resolve(&format!("{host}/a/b:1").parse().unwrap(), &platform())
+        .await
+        .unwrap();
+    let private = format!("{host}/a/b:private").parse().unwrap();
+    let error = client.resolve(&private, &platform()).await.unwrap_err();
+    assert!(error.to_string().contains("plain http"), "{error}");
+    assert!(
+        server
+            .requests()
+            .iter()
+            .all(|request| request.header("authorization").is_none())
+    );
+}
+
+/// FAIL-33
+#[tokio::test]
+async fn missing_denied_limited_and_unreachable_are_told_apart() {
+    let status = |status: u16, body: &'static str| {
+        Server::new(move |_| {
+            Reply::status(status)
+                .header("retry-after", "0")
+                .body(body.as_bytes())
+        })
+    };
+    for (server, failure, text) in [
+        (status(404, "{}"), Failure::Missing, "manifest unknown"),
+        (
+            status(
+                401,
+                r#"{"errors":[{"code":"UNAUTHORIZED","message":"no"}]}"#,
+            ),
+            Failure::Access,
+            "no (UNAUTHORIZED)",
+        ),
+        (status(403, ""), Failure::Access, "denied"),
+        (status(429, ""), Failure::Transient, "too many requests"),
+        (
+            status(500, "<html>\x1b[31m"),
+            Failure::Transient,
+            r"<html>\u{1b}[31m",
+        ),
+        (status(418, ""), Failure::Content, "418"),
+    ] {
+        let error = client()
+            .resolve(&image(&server), &platform())
+            .await
+            .unwrap_err();
+        assert_eq!(error.failure(), failure, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        let tries = if failure == Failure::Transient { 3 } else { 1 };
+        assert_eq!(server.requests().len(), tries, "{error}");
+    }
+    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = client()
+        .resolve(&format!("{gone}/a/b").parse().unwrap(), &platform())
+        .await
+        .unwrap_err();
+    assert_eq!(error.failure(), Failure::Transient, "{error}");
+    assert!(error.to_string().contains(&gone.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_registry_that_recovers_is_asked_again() {
+    let served = Served::new();
+    let count = AtomicUsize::new(0);
+    let server = Server::new(move |request| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::status(503),
+        1 => Reply::status(429).header("retry-after", "0"),
+        _ => served.answer(request),
+    });
+    client()
+        .resolve(&image(&server), &platform())
+        .await
+        .unwrap();
+}
