@@ -8,6 +8,10 @@ use clap::{Args, Subcommand};
 use vk_vm::bundle::{Pack, pack};
 use vk_vm::confine::{Walls, enter, execute, hold};
 
+use crate::start::run_async;
+
+mod boot;
+
 /// Arguments of `vk guest`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -19,6 +23,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Pack a boot bundle from a kernel, its modules and the agent.
     Pack(PackArguments),
+    /// Boot a guest once, say how long it took, and power it off.
+    Boot(BootArguments),
     /// The stages between a VM's owner and its programs.
     #[command(hide = true)]
     Confine(ConfineArguments),
@@ -41,6 +47,40 @@ struct PackArguments {
 }
 
 #[derive(Debug, Args)]
+struct BootArguments {
+    /// The boot bundle; beside this program or in /usr/share/vk where not given.
+    #[arg(long)]
+    bundle: Option<PathBuf>,
+    /// What the guest runs on; found out by a first boot where not given.
+    #[arg(long)]
+    accelerator: Option<AcceleratorName>,
+    /// Virtual processors.
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// Memory in MiB.
+    #[arg(long, default_value_t = 512)]
+    memory: u64,
+    /// How often.
+    #[arg(long, default_value_t = 1)]
+    times: u32,
+    /// How many at a time.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
+    /// Seconds that a guest may take to boot.
+    #[arg(long, default_value_t = 120)]
+    limit: u64,
+    /// Run without confinement, where this host does not allow it.
+    #[arg(long)]
+    unconfined: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum AcceleratorName {
+    Kvm,
+    Tcg,
+}
+
+#[derive(Debug, Args)]
 struct ConfineArguments {
     #[command(subcommand)]
     stage: Stage,
@@ -59,6 +99,7 @@ enum Stage {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Pack(arguments) => run_pack(arguments),
+        Command::Boot(arguments) => run_async(boot::run(arguments)),
         Command::Confine(arguments) => run_stage(&arguments),
     }
 }

@@ -2,11 +2,11 @@
 
 /// The agent, the guest's first process.
 pub(super) const INIT: &str = "init";
-/// The directory of modules and of what else is the guest's own.
+/// The directory of what is the bundle's own, where the agent looks for the rest.
 pub(super) const DIRECTORY: &str = "vk";
-/// The modules' files in the order they must be loaded: one absolute path a line.
-pub(super) const MODULE_LIST: &str = "vk/modules";
-/// The directory of the modules.
-pub(super) const MODULE_DIRECTORY: &str = "vk/lib";
+/// The modules' files in the order they must be loaded: one path a line, relative to [`DIRECTORY`].
+pub(super) const MODULE_LIST: &str = "vk/modules.list";
+/// The directory of the modules, relative to [`DIRECTORY`].
+pub(super) const MODULES: &str = "modules";
 /// The VM's secret: 32 bytes, in an archive of its own behind the bundle's.
 pub(super) const SECRET: &str = "vk/secret";

@@ -70,6 +70,21 @@ impl FileIdentity {
     }
 }
 
+/// Where a bundle is installed.
+const INSTALLED: &str = "/usr/share/vk/guest";
+
+/// The bundle nobody configured: the directory `guest` beside this program or beside its directory,
+/// else the installed one.
+#[must_use]
+pub fn find() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok();
+    let beside = program.iter().flat_map(|program| program.ancestors().skip(1).take(2));
+    beside
+        .map(|directory| directory.join("guest"))
+        .chain([PathBuf::from(INSTALLED)])
+        .find(|directory| directory.join(MANIFEST).exists())
+}
+
 /// A boot bundle on disk, ready to be booted.
 #[derive(Debug, Clone)]
 pub struct Bundle {

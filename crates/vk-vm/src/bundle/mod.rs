@@ -14,6 +14,6 @@ mod pack;
 mod secret;
 
 pub use error::BundleError;
-pub use manifest::{Bundle, KernelForm, Manifest};
+pub use manifest::{Bundle, FileIdentity, KernelForm, Manifest, find};
 pub use pack::{Pack, pack};
-pub use secret::write_initrd;
+pub(crate) use secret::write_initrd;

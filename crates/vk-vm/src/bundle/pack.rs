@@ -81,12 +81,13 @@ fn initramfs(agent: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     cpio.character_device("dev/console", (5, 1))?;
     cpio.file(layout::INIT, 0o755, agent)?;
     cpio.directory(layout::DIRECTORY)?;
-    cpio.directory(layout::MODULE_DIRECTORY)?;
+    cpio.directory(&format!("{}/{}", layout::DIRECTORY, layout::MODULES))?;
     let mut list = String::new();
     for module in modules {
-        let path = format!("{}/{}.ko", layout::MODULE_DIRECTORY, module.name);
-        cpio.file(&path, 0o444, &module.data)?;
-        list.push_str(&format!("/{path}\n"));
+        let path = format!("{}/{}.ko", layout::MODULES, module.name);
+        cpio.file(&format!("{}/{path}", layout::DIRECTORY), 0o444, &module.data)?;
+        list.push_str(&path);
+        list.push('\n');
     }
     cpio.file(layout::MODULE_LIST, 0o444, list.as_bytes())?;
     cpio.finish()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use vk_vm::confine::{Confinement, Walls};
 
 /// The folder of built programs and fixtures, or `None`, said aloud, where it is not set.
-pub fn test_root(test: &str) -> Option<PathBuf> {
+pub(crate) fn test_root(test: &str) -> Option<PathBuf> {
     let root = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from);
     if root.is_none() {
         println!("{test} needs the built programs: VK_TEST_ROOT is not set");
@@ -16,7 +16,7 @@ pub fn test_root(test: &str) -> Option<PathBuf> {
 }
 
 /// The walls, made by the built `vk`.
-pub fn confinement(root: &Path) -> Confinement {
+pub(crate) fn confinement(root: &Path) -> Confinement {
     Confinement {
         helper: root.join("bin/vk"),
         walls: Walls::Required,
@@ -24,7 +24,7 @@ pub fn confinement(root: &Path) -> Confinement {
 }
 
 /// Numbers of the processes below `root`, itself first.
-pub fn tree(root: u32) -> Vec<u32> {
+pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut at = 0;
     while let Some(parent) = found.get(at).copied() {
@@ -46,7 +46,7 @@ fn processes() -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// A field of `/proc/<pid>/status`; `None` once the process is gone.
-pub fn status(pid: u32, field: &str) -> Option<String> {
+pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text
         .lines()
@@ -55,18 +55,18 @@ pub fn status(pid: u32, field: &str) -> Option<String> {
 }
 
 /// Whether a process is gone (a zombie counts as gone).
-pub fn is_gone(pid: u32) -> bool {
+pub(crate) fn is_gone(pid: u32) -> bool {
     status(pid, "State").is_none_or(|state| state.starts_with('Z'))
 }
 
 /// The processes below `root` that execute a file of this name.
-pub fn named(root: u32, name: &str) -> Vec<u32> {
+pub(crate) fn named(root: u32, name: &str) -> Vec<u32> {
     let is = |pid: &u32| status(*pid, "Name").is_some_and(|of| name.starts_with(&of));
     tree(root).into_iter().filter(is).collect()
 }
 
 /// Asks again until `condition` holds; panics with `what` after 20 s.
-pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !condition() {
         assert!(std::time::Instant::now() < end, "not within 20 s: {what}");

@@ -1,0 +1,199 @@
+//! A running VM: its agent, its processes, its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{timeout, timeout_at};
+use vk_guest_proto::Hello;
+
+use crate::channel::{Connection, Expected, Guest, connect};
+use crate::confine::Holder;
+use crate::console::Console;
+use crate::death::{Cause, Death, Lifeline};
+use crate::machine::Accelerator;
+use crate::qemu::Qmp;
+use crate::start_error::StartError;
+use crate::supervise::{Watched, supervise};
+use crate::usage::{HostUsage, of_tree};
+
+/// How long QEMU may take to end when told so.
+const QUIT: Duration = Duration::from_secs(3);
+
+/// A VM whose agent has said hello.
+///
+/// Dropping it ends every process of it at once; [`Vm::stop`] does so in order.
+pub struct Vm {
+    guest: Guest,
+    boot: Boot,
+    parts: Parts,
+    lifeline: Lifeline,
+    stopping: Arc<AtomicBool>,
+}
+
+/// How a VM came up.
+#[derive(Debug, Clone)]
+pub struct Boot {
+    /// The VMM's name.
+    pub vmm: &'static str,
+    /// What the guest runs on.
+    pub accelerator: Accelerator,
+    /// From the VMM's start to the agent's hello.
+    pub to_hello: Duration,
+    /// What the agent said of itself.
+    pub hello: Hello,
+}
+
+/// How a VM was stopped.
+#[derive(Debug, Clone)]
+pub struct Stopped {
+    /// What its processes used on the host, read before the stop; `None` when it was dead already
+    /// (DISP-62).
+    pub usage: Option<HostUsage>,
+    /// Its end.
+    pub death: Arc<Death>,
+}
+
+/// What a VMM has started for one VM.
+pub(crate) struct Parts {
+    pub(crate) holder: Holder,
+    /// Its programs; the first is the VMM.
+    pub(crate) programs: Vec<Watched>,
+    pub(crate) console: Arc<Console>,
+    /// Readers of the console and of what programs say, and the listener. They end with the VM.
+    pub(crate) tasks: JoinSet<()>,
+    /// QEMU's control socket.
+    pub(crate) qmp: Option<PathBuf>,
+}
+
+/// What the channel of a VM that boots is waiting for.
+pub(crate) struct Awaited {
+    pub(crate) expected: Arc<Expected>,
+    pub(crate) control: oneshot::Receiver<Connection>,
+    pub(crate) vmm: &'static str,
+    pub(crate) accelerator: Accelerator,
+    pub(crate) started: Instant,
+    pub(crate) limit: Duration,
+}
+
+impl Vm {
+    /// Waits for the agent's hello. When there is none, everything is ended.
+    pub(crate) async fn come_up(parts: Parts, awaited: Awaited) -> Result<Self, StartError> {
+        let mut parts = parts;
+        let (announce, lifeline) = Lifeline::new();
+        let (ended, end) = watch::channel(None);
+        let stopping = Arc::new(AtomicBool::new(false));
+        parts.tasks.spawn(supervise(
+            parts.programs.clone(),
+            end,
+            Arc::clone(&parts.console),
+            Arc::clone(&stopping),
+            announce,
+        ));
+        let Awaited { expected, control, vmm, accelerator, started, limit } = awaited;
+        let hello = async {
+            tokio::select! {
+                connection = control => match connection {
+                    Ok(connection) => {
+                        connect(connection, &lifeline, ended).await.map_err(StartError::Agent)
+                    }
+                    Err(_) => Err(StartError::Died(lifeline.death().await)),
+                },
+                death = lifeline.death() => Err(StartError::Died(death)),
+            }
+        };
+        let deadline = tokio::time::Instant::from_std(started + limit);
+        let outcome = match timeout_at(deadline, hello).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(StartError::BootTimeout { limit, console: parts.console.tail() }),
+        };
+        match outcome {
+            Ok((hello, control)) => {
+                let boot = Boot { vmm, accelerator, to_hello: started.elapsed(), hello };
+                let guest = Guest::new(control, expected, lifeline.clone());
+                Ok(Self { guest, boot, parts, lifeline, stopping })
+            }
+            Err(error) => {
+                // That the rest cannot be seen to end is less than why it was ended.
+                let _ = parts.holder.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The VM's agent.
+    #[must_use]
+    pub fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    /// How it came up.
+    #[must_use]
+    pub fn boot(&self) -> &Boot {
+        &self.boot
+    }
+
+    /// The process at the root of all the VM's processes.
+    #[must_use]
+    pub fn root_pid(&self) -> u32 {
+        self.parts.holder.root_pid()
+    }
+
+    /// How it ended; waits for it.
+    pub async fn death(&self) -> Arc<Death> {
+        self.lifeline.death().await
+    }
+
+    /// What its processes have used on the host so far; `None` once they are gone (DISP-62).
+    pub async fn usage(&self) -> Option<HostUsage> {
+        let root = self.root_pid();
+        let live = self.parts.programs.first().is_some_and(|vmm| vmm.launched.ended().is_none());
+        if !live {
+            return None;
+        }
+        tokio::task::spawn_blocking(move || of_tree(root)).await.ok().flatten()
+    }
+
+    /// The last lines of the guest's console, safe to show.
+    #[must_use]
+    pub fn console(&self) -> String {
+        self.parts.console.tail()
+    }
+
+    /// Has the guest power off, at most `limit`; then ends what is left: first as QEMU's control
+    /// socket allows, then by force.
+    pub async fn stop(self, limit: Duration) -> Stopped {
+        let usage = self.usage().await;
+        self.stopping.store(true, Ordering::Relaxed);
+        let orderly = async {
+            self.guest.power_off(limit).await.ok()?;
+            Some(self.lifeline.death().await)
+        };
+        let mut death = timeout(limit, orderly).await.ok().flatten();
+        if death.is_none() {
+            death = self.quit().await;
+        }
+        let console = self.parts.console.tail();
+        if let Err(error) = self.parts.holder.end().await {
+            tracing::error!(%error, "processes of a VM may be left");
+        }
+        let ended = || Death { cause: Cause::Ended, out_of_memory: false, console };
+        Stopped { usage, death: death.unwrap_or_else(|| Arc::new(ended())) }
+    }
+
+    /// Tells QEMU to end.
+    async fn quit(&self) -> Option<Arc<Death>> {
+        let socket = self.parts.qmp.as_deref()?;
+        let quit = async {
+            let mut qmp = Qmp::connect(socket).await.ok()?;
+            // It may end before it answers.
+            let _ = qmp.execute("quit", json!({})).await;
+            Some(self.lifeline.death().await)
+        };
+        timeout(QUIT, quit).await.ok().flatten()
+    }
+}
