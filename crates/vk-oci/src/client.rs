@@ -92,9 +92,9 @@ impl Client {
     /// # Errors
     /// Authorities that cannot be read.
     pub fn new(config: Config) -> Result<Self, Error> {
-        let http = http(&config, reqwest::Client::builder())?;
+        let http = connector(&config, reqwest::Client::builder())?;
         // As Go does: a proxy of the environment is no way to this host itself.
-        let local = http(&config, reqwest::Client::builder().no_proxy())?;
+        let local = connector(&config, reqwest::Client::builder().no_proxy())?;
         let origins = Origins {
             insecure: config.insecure.clone(),
         };
@@ -248,7 +248,10 @@ impl Client {
     }
 }
 
-fn http(config: &Config, mut builder: reqwest::ClientBuilder) -> Result<reqwest::Client, Error> {
+fn connector(
+    config: &Config,
+    mut builder: reqwest::ClientBuilder,
+) -> Result<reqwest::Client, Error> {
     let setup = |error: reqwest::Error| Error::Setup {
         what: error.to_string(),
     };
