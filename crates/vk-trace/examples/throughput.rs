@@ -147,6 +147,13 @@ fn copy(text: &[u8]) -> Duration {
 }
 
 fn row(name: &str, text: &[u8], read: usize, secrets: &Secrets, floor: Duration) {
+    // An argument picks the rows whose name has it.
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|wanted| !name.contains(&wanted))
+    {
+        return;
+    }
     for stamps in [true, false] {
         let (took, len) = trace(text, read, secrets, stamps);
         let rate = |bytes: usize| bytes as f64 / took.as_secs_f64() / 1e9;
@@ -237,12 +244,19 @@ fn main() {
         ("progress", "10% \r", &secrets),
         ("line breaks", "\n\n\n\n\n\n\n\n", &secrets),
         ("invalid bytes", "\0", &secrets),
+        ("random bytes", "\0", &secrets),
         ("Cyrillic", "Проверка связи и журнала.\n", &secrets),
         ("box drawing", "├──└──│───\n", &secrets),
     ] {
         let mut text = repeated(piece);
-        if name == "invalid bytes" {
-            text.fill(0xff);
+        match name {
+            "invalid bytes" => text.fill(0xff),
+            "random bytes" => {
+                let mut random = Random(3);
+                text.iter_mut()
+                    .for_each(|byte| *byte = random.next().to_le_bytes()[0]);
+            }
+            _ => {}
         }
         row(name, &text, READ, secrets, floor);
     }

@@ -14,10 +14,10 @@ use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton, StateID};
 
 use crate::ReadTime;
-use crate::search::{Patience, PatternSet, with_machine};
+use crate::search::{Patience, PatternSet, run, with_machine};
 use crate::sink::Sink;
 use held::{Held, Window};
-use overlap::Overlaps;
+use overlap::{Overlaps, Reached};
 
 /// One stream's search for phrases.
 pub(crate) struct PhraseMasker {
@@ -53,14 +53,16 @@ impl PhraseMasker {
     /// The end of the stream: passes on what was held.
     pub(crate) fn flush(&mut self, set: &Arc<PatternSet>, sink: &mut impl Sink) {
         self.follow(set, sink);
+        self.state = self.set.start();
         let mut window = self.held.open(ReadTime::default(), &[]);
-        let end = window.end();
-        self.overlaps.decide(&self.set, end);
-        pass_decided(&mut self.overlaps, &mut window, end, sink);
-        window.pass(end, sink);
+        // Nothing more comes, so nothing is unseen.
+        let end = Reached {
+            at: window.end(),
+            state: self.state,
+        };
+        pass_decided(&self.set, end, &mut self.overlaps, &mut window, sink);
         window.close();
         self.overlaps.clear();
-        self.state = self.set.start();
     }
 
     /// Goes over to another set of phrases; what is held is read again, by that set.
@@ -77,20 +79,16 @@ impl PhraseMasker {
     }
 
     fn read(&mut self, at: ReadTime, text: &[u8], sink: &mut impl Sink) {
-        let set = &*self.set;
+        let (set, overlaps) = (&*self.set, &mut self.overlaps);
         let mut window = self.held.open(at, text);
-        let overlaps = &mut self.overlaps;
         self.state = with_machine!(set, machine => {
             scan(set, machine, self.state, overlaps, &mut window, sink)
         });
-        let safe = window.end() - set.depth(self.state);
-        let frontier = if overlaps.is_idle() {
-            safe
-        } else {
-            overlaps.decide(set, safe)
+        let end = Reached {
+            at: window.end(),
+            state: self.state,
         };
-        pass_decided(overlaps, &mut window, frontier, sink);
-        window.pass(frontier, sink);
+        pass_decided(set, end, overlaps, &mut window, sink);
         window.close();
     }
 }
@@ -107,41 +105,63 @@ fn scan(
     let (text, from) = (window.chunk(), window.chunk_from());
     let (start, mut at, mut patience) = (set.start(), 0, Patience::default());
     while at < text.len() {
-        if state == start && overlaps.is_idle() {
-            let to = set.skip(text, at);
-            patience.skipped(at, to);
-            at = to;
-        }
-        let Some(rest) = text.get(at..) else { break };
-        for byte in rest {
+        if overlaps.is_idle() {
+            if state == start && !patience.goes_on(at) {
+                let to = set.skip(text, at);
+                patience.skipped(at, to);
+                at = to;
+            }
+            (state, at) = run(machine, state, text, at, start, &patience);
+        } else {
+            let Some(byte) = text.get(at) else { break };
             state = machine.next_state(Anchored::No, state, *byte);
             at += 1;
-            if machine.is_match(state) {
-                overlaps.found(set, state, from + at as u64, window.base());
-            }
-            if !overlaps.is_idle() {
-                let safe = from + at as u64 - set.depth(state);
-                if overlaps.is_ripe(safe) {
-                    let frontier = overlaps.decide(set, safe);
-                    pass_decided(overlaps, window, frontier, sink);
-                }
-            } else if state == start && !patience.goes_on(at) {
-                break;
-            }
+        }
+        let reached = Reached {
+            at: from + at as u64,
+            state,
+        };
+        if machine.is_match(state)
+            && let Some(start) = overlaps.found(set, reached, window.base())
+        {
+            window.pass(start, sink);
+            window.mask(reached.at, sink);
+        } else if !overlaps.is_idle() && overlaps.is_ripe(set, reached) {
+            pass_masks(set, reached, overlaps, window, sink);
         }
     }
     state
 }
 
-/// Passes on what is decided, up to the last mask that begins before `frontier`.
+/// Decides what can be decided, and passes on all that is, as far as no phrase can begin in it.
 fn pass_decided(
+    set: &PatternSet,
+    reached: Reached,
     overlaps: &mut Overlaps,
     window: &mut Window<'_>,
-    frontier: u64,
     sink: &mut impl Sink,
 ) {
+    let frontier = if overlaps.is_idle() {
+        reached.safe(set)
+    } else {
+        pass_masks(set, reached, overlaps, window, sink)
+    };
+    window.pass(frontier, sink);
+}
+
+/// Decides what can be decided, and passes on the masks and what lies before them. Returns up to
+/// where all is decided.
+fn pass_masks(
+    set: &PatternSet,
+    reached: Reached,
+    overlaps: &mut Overlaps,
+    window: &mut Window<'_>,
+    sink: &mut impl Sink,
+) -> u64 {
+    let frontier = overlaps.decide(set, reached);
     while let Some((start, end)) = overlaps.next_masked(frontier) {
         window.pass(start, sink);
         window.mask(end, sink);
     }
+    frontier
 }

@@ -10,7 +10,7 @@
 use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton, StateID};
 
-use crate::search::{Patience, PatternSet, with_machine};
+use crate::search::{Patience, PatternSet, run, with_machine};
 use crate::sink::Sink;
 use crate::{ReadTime, TraceError};
 
@@ -105,23 +105,28 @@ impl TokenMasker {
         let start = set.start();
         let mut state = self.state.unwrap_or(start);
         let (mut at, mut shown, mut patience) = (0, 0, Patience::default());
-        while at < text.len() {
-            if state == start && self.prefix.is_none() && self.token.is_none() {
+        while let Some(&byte) = text.get(at) {
+            if self.token.is_some() {
+                (state, at) = self.drop_token(set, machine, state, text, at, (time, next));
+                shown = at;
+                continue;
+            }
+            if let Some(rank) = self.prefix.take()
+                && is_token_byte(byte)
+            {
+                pass(text, shown..at, time, next);
+                next.mask(time);
+                self.token = Some(rank);
+                continue;
+            }
+            if state == start && !patience.goes_on(at) {
                 let to = set.skip(text, at);
                 patience.skipped(at, to);
                 at = to;
             }
-            for byte in text.get(at..).unwrap_or_default() {
-                if self.prefix.is_some() || self.token.is_some() {
-                    shown = self.enter_or_leave(*byte, time, text, shown..at, next);
-                }
-                state = machine.next_state(Anchored::No, state, *byte);
-                at += 1;
-                if machine.is_match(state) {
-                    self.prefix = self.completed(set, state, self.read + at as u64);
-                } else if state == start && self.token.is_none() && !patience.goes_on(at) {
-                    break;
-                }
+            (state, at) = run(machine, state, text, at, start, &patience);
+            if machine.is_match(state) {
+                self.prefix = self.completed(set, state, self.read + at as u64);
             }
         }
         self.state = Some(state);
@@ -131,30 +136,33 @@ impl TokenMasker {
         }
     }
 
-    /// Looks at a byte behind a prefix or in a token; returns from where on text is to be shown.
-    fn enter_or_leave(
+    /// Reads on to the end of a token; returns the state and the position there.
+    fn drop_token(
         &mut self,
-        byte: u8,
-        time: ReadTime,
+        set: &PatternSet,
+        machine: &impl Automaton,
+        mut state: StateID,
         text: &[u8],
-        unshown: std::ops::Range<usize>,
-        next: &mut impl Sink,
-    ) -> usize {
-        let at = unshown.end;
-        let prefix = self.prefix.take();
-        if !is_token_byte(byte) {
-            if let Some(rank) = self.token.take() {
-                self.last = Some((self.read + at as u64, rank));
-                return at;
+        mut at: usize,
+        (time, next): (ReadTime, &mut impl Sink),
+    ) -> (StateID, usize) {
+        for byte in text.get(at..).unwrap_or_default() {
+            let prefix = self.prefix.take();
+            if !is_token_byte(*byte) {
+                self.last = self.token.take().map(|rank| (self.read + at as u64, rank));
+                break;
             }
-        } else if prefix.is_some() {
-            if self.token.is_none() {
-                pass(text, unshown.clone(), time, next);
+            if prefix.is_some() {
+                next.mask(time);
+                self.token = prefix;
             }
-            next.mask(time);
-            self.token = prefix;
+            state = machine.next_state(Anchored::No, state, *byte);
+            at += 1;
+            if machine.is_match(state) {
+                self.prefix = self.completed(set, state, self.read + at as u64);
+            }
         }
-        unshown.start
+        (state, at)
     }
 
     /// The prefix that ends at `end`, if it counts: one that goes before the token it overlaps.

@@ -32,7 +32,7 @@ enum Place {
     Value,
 }
 
-/// What was read of a name, in lower case.
+/// What earlier texts brought of a name.
 #[derive(Clone, Copy, Debug, Default)]
 struct Name {
     bytes: [u8; LONGEST_NAME],
@@ -40,21 +40,32 @@ struct Name {
 }
 
 impl Name {
-    /// Adds a byte; `None` where no known name goes on so.
-    fn with(mut self, byte: u8) -> Option<Self> {
-        let byte = byte.to_ascii_lowercase();
-        let fits = matches!(byte, b'a'..=b'z' | b'_' | b'-');
-        let slot = self.bytes.get_mut(self.len).filter(|_| fits)?;
-        *slot = byte;
-        self.len += 1;
-        Some(self)
+    /// Adds a piece; whatever makes a name too long makes it unknown.
+    fn push(&mut self, piece: &[u8]) {
+        for (slot, byte) in self.bytes.iter_mut().skip(self.len).zip(piece) {
+            *slot = *byte;
+        }
+        self.len = self.len.saturating_add(piece.len());
     }
 
-    fn is_known(&self) -> bool {
-        self.bytes
-            .get(..self.len)
-            .is_some_and(|name| NAMES.contains(&name))
+    /// Whether this and `piece` are a known name.
+    fn goes_on_known(mut self, piece: &[u8]) -> bool {
+        if self.len == 0 {
+            return is_known(piece);
+        }
+        self.push(piece);
+        self.bytes.get(..self.len).is_some_and(is_known)
     }
+}
+
+fn is_known(name: &[u8]) -> bool {
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// How many bytes at the front may be part of a known name, and one more than any has at most.
+fn name_len(text: &[u8]) -> usize {
+    let fits = |byte: &&u8| byte.is_ascii_alphabetic() || matches!(**byte, b'_' | b'-');
+    text.iter().take(LONGEST_NAME + 1).take_while(fits).count()
 }
 
 /// A search with what follows it in the chain.
@@ -99,27 +110,44 @@ struct Piece {
 impl UrlMasker {
     /// Reads up to the start of a value, or to the end; says whether a value starts there.
     fn read_to_value(&mut self, text: &[u8]) -> (Piece, bool) {
+        let mut name = match self.place {
+            Place::Name(name) => Some(name),
+            _ => None,
+        };
         let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            let Place::Name(name) = self.place else {
+        loop {
+            let rest = text.get(at..).unwrap_or_default();
+            let Some(read) = &mut name else {
                 let Some(found) = memchr2(b'?', b'&', rest) else {
                     break;
                 };
-                self.place = Place::Name(Name::default());
+                name = Some(Name::default());
                 at += found + 1;
                 continue;
             };
-            at += self.read_name(name, rest);
-            if matches!(self.place, Place::Value) {
-                return (
-                    Piece {
-                        len: at,
-                        shown: true,
-                    },
-                    true,
-                );
+            let len = name_len(rest);
+            let (piece, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            at += len + 1;
+            match behind.first() {
+                None => {
+                    read.push(piece);
+                    break;
+                }
+                Some(b'=') if read.goes_on_known(piece) => {
+                    self.place = Place::Value;
+                    return (
+                        Piece {
+                            len: at,
+                            shown: true,
+                        },
+                        true,
+                    );
+                }
+                Some(b'?' | b'&') => *read = Name::default(),
+                Some(_) => name = None,
             }
         }
+        self.place = name.map_or(Place::Outside, Place::Name);
         (
             Piece {
                 len: text.len(),
@@ -127,32 +155,6 @@ impl UrlMasker {
             },
             false,
         )
-    }
-
-    /// Reads on in a name; returns how many bytes were read.
-    fn read_name(&mut self, mut name: Name, text: &[u8]) -> usize {
-        for (read, byte) in (1..).zip(text) {
-            match byte {
-                b'?' | b'&' => name = Name::default(),
-                b'=' => {
-                    self.place = if name.is_known() {
-                        Place::Value
-                    } else {
-                        Place::Outside
-                    };
-                    return read;
-                }
-                _ => match name.with(*byte) {
-                    Some(longer) => name = longer,
-                    None => {
-                        self.place = Place::Outside;
-                        return read;
-                    }
-                },
-            }
-        }
-        self.place = Place::Name(name);
-        text.len()
     }
 
     /// Drops bytes up to the end of the value.

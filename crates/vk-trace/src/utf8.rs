@@ -93,12 +93,53 @@ fn unfinished_len(bytes: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-fn repair_into(bytes: &[u8], repaired: &mut Vec<u8>) {
-    for chunk in bytes.utf8_chunks() {
-        repaired.extend_from_slice(chunk.valid().as_bytes());
-        for _ in chunk.invalid() {
-            repaired.extend_from_slice(REPLACEMENT);
-        }
+fn repair_into(mut bytes: &[u8], repaired: &mut Vec<u8>) {
+    while !bytes.is_empty() {
+        let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        let (valid, rest) = bytes.split_at_checked(valid).unwrap_or((bytes, &[]));
+        repaired.extend_from_slice(valid);
+        bytes = repair_start(rest, repaired);
+    }
+}
+
+/// Repairs some bytes at the front one by one; returns the others.
+///
+/// What begins no valid rune is replaced alone: the bytes behind it are judged afresh.
+fn repair_start<'a>(mut bytes: &'a [u8], repaired: &mut Vec<u8>) -> &'a [u8] {
+    for _ in 0..64 {
+        let len = match bytes {
+            [] => break,
+            [byte, ..] if byte.is_ascii() => {
+                repaired.push(*byte);
+                1
+            }
+            _ => match rune_len(bytes) {
+                None => {
+                    repaired.extend_from_slice(REPLACEMENT);
+                    1
+                }
+                Some(len) => {
+                    repaired.extend_from_slice(bytes.get(..len).unwrap_or_default());
+                    len
+                }
+            },
+        };
+        bytes = bytes.get(len..).unwrap_or_default();
+    }
+    bytes
+}
+
+/// Length of the valid rune of two bytes or more that `bytes` begin with, if they do.
+fn rune_len(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [0xc2..=0xdf, 0x80..=0xbf, ..] => Some(2),
+        [0xe0, 0xa0..=0xbf, 0x80..=0xbf, ..]
+        | [0xe1..=0xec | 0xee | 0xef, 0x80..=0xbf, 0x80..=0xbf, ..]
+        | [0xed, 0x80..=0x9f, 0x80..=0xbf, ..] => Some(3),
+        [0xf0, 0x90..=0xbf, 0x80..=0xbf, 0x80..=0xbf, ..]
+        | [0xf1..=0xf3, 0x80..=0xbf, 0x80..=0xbf, 0x80..=0xbf, ..]
+        | [0xf4, 0x80..=0x8f, 0x80..=0xbf, 0x80..=0xbf, ..] => Some(4),
+        _ => None,
     }
 }
 

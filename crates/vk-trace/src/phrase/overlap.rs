@@ -6,14 +6,14 @@
 //! occurrence can also be undecided: one that goes before it may still be on its way.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BinaryHeap, VecDeque};
 
 use aho_corasick::automaton::StateID;
 
 use crate::search::PatternSet;
 
 /// Undecided occurrences beyond which a decision is tried without waiting for all to be seen.
-const CROWD: usize = 64;
+const CROWD: usize = 32;
 
 /// An occurrence: the longest phrase that ends at `end`, and by `state` all shorter ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,12 +24,26 @@ struct Found {
     state: StateID,
 }
 
+/// How far a stream was read, and the automaton's state there.
+#[derive(Clone, Copy)]
+pub(crate) struct Reached {
+    pub(crate) at: u64,
+    pub(crate) state: StateID,
+}
+
+impl Reached {
+    /// No occurrence that is still unseen begins before this position.
+    pub(crate) fn safe(self, set: &PatternSet) -> u64 {
+        self.at - set.depth(self.state).min(self.at)
+    }
+}
+
 /// What is decided, and what is not.
 #[derive(Debug, Default)]
 pub(crate) struct Overlaps {
     undecided: Vec<Found>,
-    /// Decided, not passed on: start and end, none overlapping another.
-    masked: BTreeMap<u64, u64>,
+    /// Decided, not passed on: start and end, in order, none overlapping another.
+    masked: VecDeque<(u64, u64)>,
     last_end: u64,
     crowd: usize,
 }
@@ -40,58 +54,64 @@ impl Overlaps {
         self.undecided.is_empty() && self.masked.is_empty()
     }
 
-    /// Takes the phrases that end at `end`, but for those that begin before `base`: what lies
-    /// there was passed on.
-    pub(crate) fn found(&mut self, set: &PatternSet, state: StateID, end: u64, base: u64) {
-        if let Some((rank, len)) = set.best_match(state, end.saturating_sub(base), |_, _| true) {
-            self.undecided.push(Found {
-                rank,
-                start: end - len,
-                end,
-                state,
-            });
-            self.last_end = end;
+    /// Takes the phrases that end where the stream was read to, but for those that begin before
+    /// `base`: what lies there was passed on. Returns the start of one that is masked at once:
+    /// nothing stands against it, seen or unseen.
+    pub(crate) fn found(&mut self, set: &PatternSet, reached: Reached, base: u64) -> Option<u64> {
+        let Reached { at: end, state } = reached;
+        let (rank, len) = set.best_match(state, end.saturating_sub(base), |_, _| true)?;
+        if self.is_idle() && set.rival_depth(state, rank) == 0 {
+            return Some(end - len);
         }
+        self.undecided.push(Found {
+            rank,
+            start: end - len,
+            end,
+            state,
+        });
+        self.last_end = end;
+        None
     }
 
-    /// Whether a decision is worth trying when no occurrence that is still unseen can begin before
-    /// `safe`.
-    pub(crate) fn is_ripe(&self, safe: u64) -> bool {
-        !self.undecided.is_empty()
-            && (safe >= self.last_end || self.undecided.len() >= self.crowd.max(CROWD))
+    /// Whether a decision is worth trying: all that matters was seen, or much has piled up.
+    pub(crate) fn is_ripe(&self, set: &PatternSet, reached: Reached) -> bool {
+        reached.safe(set) >= self.last_end || self.undecided.len() >= self.crowd.max(CROWD)
     }
 
     /// Decides what can be decided; returns the position before which all is decided.
-    pub(crate) fn decide(&mut self, set: &PatternSet, safe: u64) -> u64 {
+    pub(crate) fn decide(&mut self, set: &PatternSet, reached: Reached) -> u64 {
+        let safe = reached.safe(set);
         if self.masked.is_empty()
             && let [only] = self.undecided.as_slice()
-            && (only.end <= safe || only.rank == 0)
+            && !has_rival(set, reached, only)
         {
-            self.masked.insert(only.start, only.end);
+            self.masked.push_back((only.start, only.end));
             self.undecided.clear();
             return safe;
         }
-        let mut queue: BinaryHeap<Reverse<Found>> = self.undecided.drain(..).map(Reverse).collect();
-        let mut blocked = BTreeMap::new();
-        while let Some(Reverse(found)) = queue.pop() {
-            if let Some((_, end)) = last_overlap(&self.masked, found.start, found.end) {
+        let mut found = std::mem::take(&mut self.undecided);
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        let mut shortened = BinaryHeap::new();
+        let mut blocked = VecDeque::new();
+        while let Some(next) = next_in_order(&mut found, &mut shortened) {
+            if let Some((_, end)) = last_overlap(&self.masked, next.start, next.end) {
                 // A shorter phrase may stand between that mask and the end.
-                let room = found.end.saturating_sub(end);
-                let shorter = set.best_match(found.state, room, |rank, _| rank > found.rank);
-                queue.extend(shorter.map(|(rank, len)| {
+                let room = next.end.saturating_sub(end);
+                let shorter = set.best_match(next.state, room, |rank, _| rank > next.rank);
+                shortened.extend(shorter.map(|(rank, len)| {
                     Reverse(Found {
                         rank,
-                        start: found.end - len,
-                        ..found
+                        start: next.end - len,
+                        ..next
                     })
                 }));
-            } else if last_overlap(&blocked, found.start, found.end).is_some()
-                || (found.end > safe && found.rank > 0)
+            } else if last_overlap(&blocked, next.start, next.end).is_some()
+                || has_rival(set, reached, &next)
             {
-                block(&mut blocked, found.start, found.end);
-                self.undecided.push(found);
+                block(&mut blocked, next.start, next.end);
+                self.undecided.push(next);
             } else {
-                self.masked.insert(found.start, found.end);
+                insert(&mut self.masked, next.start, next.end);
             }
         }
         self.last_end = self
@@ -101,18 +121,16 @@ impl Overlaps {
             .max()
             .unwrap_or(0);
         self.crowd = self.undecided.len() * 2;
-        blocked
-            .first_key_value()
-            .map_or(safe, |(start, _)| safe.min(*start))
+        blocked.front().map_or(safe, |(start, _)| safe.min(*start))
     }
 
     /// The next decided occurrence that begins at `frontier` or before, in order.
     pub(crate) fn next_masked(&mut self, frontier: u64) -> Option<(u64, u64)> {
-        let entry = self
+        let ready = self
             .masked
-            .first_entry()
-            .filter(|entry| *entry.key() <= frontier)?;
-        Some(entry.remove_entry())
+            .front()
+            .is_some_and(|(start, _)| *start <= frontier);
+        if ready { self.masked.pop_front() } else { None }
     }
 
     /// Forgets everything: the bytes are going to be read again.
@@ -121,18 +139,46 @@ impl Overlaps {
     }
 }
 
-/// The last range of `ranges`, which do not overlap, that overlaps `start..end`.
-fn last_overlap(ranges: &BTreeMap<u64, u64>, start: u64, end: u64) -> Option<(u64, u64)> {
-    let (from, to) = ranges.range(..end).next_back()?;
-    (*to > start).then_some((*from, *to))
+/// Whether an occurrence that goes before `found` and overlaps it may still be unseen.
+fn has_rival(set: &PatternSet, reached: Reached, found: &Found) -> bool {
+    found.end + set.rival_depth(reached.state, found.rank) > reached.at
+}
+
+/// The next of `found`, which has the first at its end, and of `shortened`.
+fn next_in_order(
+    found: &mut Vec<Found>,
+    shortened: &mut BinaryHeap<Reverse<Found>>,
+) -> Option<Found> {
+    let first_shortened = shortened.peek().map(|Reverse(first)| *first);
+    match (found.last(), first_shortened) {
+        (Some(first), Some(short)) if short < *first => shortened.pop().map(|Reverse(it)| it),
+        (None, Some(_)) => shortened.pop().map(|Reverse(it)| it),
+        _ => found.pop(),
+    }
+}
+
+/// Ranges in order, none overlapping another.
+type Ranges = VecDeque<(u64, u64)>;
+
+/// The last of `ranges` that overlaps `start..end`.
+fn last_overlap(ranges: &Ranges, start: u64, end: u64) -> Option<(u64, u64)> {
+    let before = ranges.partition_point(|(from, _)| *from < end);
+    let range = ranges.get(before.checked_sub(1)?)?;
+    (range.1 > start).then_some(*range)
+}
+
+fn insert(ranges: &mut Ranges, start: u64, end: u64) {
+    let before = ranges.partition_point(|(from, _)| *from < start);
+    ranges.insert(before, (start, end));
 }
 
 /// Adds `start..end` to `ranges`, joined with those it overlaps.
-fn block(ranges: &mut BTreeMap<u64, u64>, mut start: u64, mut end: u64) {
+fn block(ranges: &mut Ranges, mut start: u64, mut end: u64) {
     while let Some((from, to)) = last_overlap(ranges, start, end) {
-        ranges.remove(&from);
+        let before = ranges.partition_point(|(other, _)| *other < from);
+        ranges.remove(before);
         start = start.min(from);
         end = end.max(to);
     }
-    ranges.insert(start, end);
+    insert(ranges, start, end);
 }

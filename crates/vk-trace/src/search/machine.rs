@@ -1,0 +1,152 @@
+//! Building and running the automaton; nothing here knows what is searched for.
+
+use aho_corasick::automaton::{Automaton, StateID};
+use aho_corasick::nfa::{contiguous, noncontiguous};
+use aho_corasick::{Anchored, BuildError, MatchKind, dfa, packed};
+
+/// A full table is built for patterns up to this many bytes in sum, above it a compact automaton:
+/// building the table of a pattern that repeats itself takes time by the square of its length.
+const TABLE_PATTERN_BYTES: usize = 4096;
+/// A full table may have this many bytes, so that what is used of it stays in the caches.
+const TABLE_BYTES: usize = 2 << 20;
+/// How many first bytes of a pattern the vectorized search looks for: more make false alarms
+/// rarer, and the tail of each write that the automaton must read longer.
+const FIRST_BYTES: usize = 6;
+/// The automaton, in one of two forms.
+pub(crate) enum Machine {
+    Table(dfa::DFA),
+    Compact(contiguous::NFA),
+}
+
+/// Builds the automaton of `patterns`.
+pub(super) fn build(patterns: &[&[u8]]) -> Result<Machine, BuildError> {
+    let machine = noncontiguous::Builder::new()
+        .match_kind(MatchKind::Standard)
+        .prefilter(false)
+        .build(patterns)?;
+    let bytes: usize = patterns.iter().map(|pattern| pattern.len()).sum();
+    let mut seen = [false; 256];
+    for byte in patterns.iter().copied().flatten() {
+        if let Some(seen) = seen.get_mut(usize::from(*byte)) {
+            *seen = true;
+        }
+    }
+    let classes = (seen.iter().filter(|seen| **seen).count() + 1).next_power_of_two();
+    if bytes <= TABLE_PATTERN_BYTES && (bytes + 3) * classes * 4 <= TABLE_BYTES {
+        let builder = dfa::Builder::new();
+        builder
+            .build_from_noncontiguous(&machine)
+            .map(Machine::Table)
+    } else {
+        let builder = contiguous::Builder::new();
+        builder
+            .build_from_noncontiguous(&machine)
+            .map(Machine::Compact)
+    }
+}
+
+/// The search for the patterns' first bytes, where the processor has one, and how many bytes before
+/// the end of a text a pattern may begin without being found.
+pub(super) fn vectorized(patterns: &[&[u8]]) -> (Option<packed::Searcher>, usize) {
+    let first = |pattern: &'_ [u8]| {
+        pattern
+            .iter()
+            .copied()
+            .take(FIRST_BYTES)
+            .collect::<Vec<u8>>()
+    };
+    let mut firsts: Vec<Vec<u8>> = patterns.iter().map(|pattern| first(pattern)).collect();
+    firsts.sort_unstable();
+    firsts.dedup();
+    let longest = firsts.iter().map(Vec::len).max().unwrap_or(1);
+    (packed::Searcher::new(firsts), longest - 1)
+}
+
+/// A state on the way along a pattern.
+pub(super) struct Visited {
+    pub(super) state: StateID,
+    pub(super) depth: u32,
+    pub(super) rank: u32,
+    /// Whether the pattern ends here.
+    pub(super) whole: bool,
+    /// The state of the longest proper suffix that begins a pattern.
+    pub(super) suffix: StateID,
+}
+
+/// The start state, and the state of every prefix of every pattern.
+pub(super) fn walk(machine: &impl Automaton, patterns: &[&[u8]]) -> Vec<Visited> {
+    let start = machine.start_state(Anchored::No).unwrap_or_default();
+    let root = Visited {
+        state: start,
+        depth: 0,
+        rank: 0,
+        whole: false,
+        suffix: start,
+    };
+    let mut states = vec![root];
+    for (rank, pattern) in (0..).zip(patterns) {
+        let (mut state, mut suffix) = (start, start);
+        for (nth, byte) in (1_usize..).zip(pattern.iter()) {
+            state = machine.next_state(Anchored::No, state, *byte);
+            if nth > 1 {
+                suffix = machine.next_state(Anchored::No, suffix, *byte);
+            }
+            let depth = u32::try_from(nth).unwrap_or(u32::MAX);
+            states.push(Visited {
+                state,
+                depth,
+                rank,
+                whole: nth == pattern.len(),
+                suffix,
+            });
+        }
+    }
+    states
+}
+
+/// When to leave the automaton for the vectorized search: at once where alarms are rare, later and
+/// later where they are not, so that neither dense text pays for a start of the search every few
+/// bytes, nor sparse text for the automaton.
+#[derive(Default)]
+pub(crate) struct Patience {
+    burst: usize,
+    until: usize,
+}
+
+impl Patience {
+    /// The search skipped from `from` to `to`.
+    pub(crate) fn skipped(&mut self, from: usize, to: usize) {
+        self.burst = if to - from >= 64 {
+            0
+        } else {
+            (self.burst * 2).clamp(32, 4096)
+        };
+        self.until = to + self.burst;
+    }
+
+    /// Whether the automaton, idle at `at`, should go on reading.
+    pub(crate) fn goes_on(&self, at: usize) -> bool {
+        at < self.until
+    }
+}
+
+/// Reads on from `at` until a pattern ends, or the automaton is idle and better left; returns the
+/// state and the position reached.
+#[inline]
+pub(crate) fn run(
+    machine: &impl Automaton,
+    mut state: StateID,
+    text: &[u8],
+    mut at: usize,
+    start: StateID,
+    patience: &Patience,
+) -> (StateID, usize) {
+    for byte in text.get(at..).unwrap_or_default() {
+        state = machine.next_state(Anchored::No, state, *byte);
+        at += 1;
+        if machine.is_match(state) || (state == start && !patience.goes_on(at)) {
+            break;
+        }
+    }
+    (state, at)
+}
