@@ -66,11 +66,6 @@ impl Clock {
         revision
     }
 
-    /// The number the next revision will have at least.
-    pub(crate) const fn revision_floor(&self) -> u64 {
-        self.next_revision
-    }
-
     /// The record that must go with this step, if a block of revisions was begun.
     pub(crate) fn take_unrecorded(&mut self, now: Now) -> Option<Record> {
         self.unrecorded.then(|| self.record(now))

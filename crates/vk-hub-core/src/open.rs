@@ -74,7 +74,9 @@ impl Fleet {
         now: Now,
         outputs: &BTreeMap<vk_hub_proto::JobId, u64>,
     ) -> Vec<vk_hub_proto::JobId> {
-        let revision = self.clock.revision_floor();
+        // A revision given like any other: the first step sets its block aside, so that no answer
+        // shows it before a later life is bound to begin above it.
+        let revision = self.clock.next_revision();
         let base_ms = self.clock.served_ms(now);
         let mut retained = Vec::new();
         let mut running = Vec::new();

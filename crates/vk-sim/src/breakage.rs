@@ -1,0 +1,12 @@
+//! Named breakages: what the invariants must find, lest they find nothing.
+
+/// A way to break a core from outside, as a fault in it would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breakage {
+    /// The hub sends a start whose answer is lost to another node (against API-30).
+    DoubleStart,
+    /// The hub acks output as it arrives (against DISP-50).
+    AckBeforeSync,
+    /// The daemon asks GitLab under reservations nobody granted (against ADM-07).
+    NoReservation,
+}

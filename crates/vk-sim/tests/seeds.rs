@@ -1,0 +1,113 @@
+//! A hundred fleets by seed, and the proof that the invariants bite.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+use vk_sim::{Breakage, Fault, Faults, Outcome, Plan, Victim, run};
+
+const SEEDS: u64 = 100;
+
+fn plan() -> Plan {
+    Plan::default()
+}
+
+/// ADM-20, ADM-24, ADM-27, DISP-64, DISP-65, DISP-66, FAIL-01, FAIL-02, FAIL-03, FAIL-04, FAIL-27
+#[test]
+fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
+    let mut faults = Faults::default();
+    let (mut jobs, mut orphans, mut losses) = (0, 0, 0);
+    for seed in 1..=SEEDS {
+        let outcome = run(seed, plan(), None);
+        assert_good(&outcome);
+        assert_enough(&outcome);
+        faults.add(&outcome.faults);
+        jobs += outcome.jobs;
+        orphans += outcome.orphans;
+        losses += outcome.recorded_losses;
+    }
+    println!("{SEEDS} seeds, {jobs} jobs, {orphans} orphans, {losses} recorded losses\n{faults}");
+    assert!(faults.of(Fault::SessionCut) > 0 && faults.of(Fault::NodePartitioned) > 0);
+    assert!(faults.of(Fault::HubAnswerLost) > 0 && faults.of(Fault::GitLabAnswerLost) > 0);
+    assert!(faults.of(Fault::CancelGraceful) > 0 && faults.of(Fault::CancelForced) > 0);
+    assert!(faults.of(Fault::JobKilled) > 0);
+}
+
+fn assert_good(outcome: &Outcome) {
+    assert!(
+        outcome.violations.is_empty(),
+        "seed {} after {} ms:\n{}\n{}",
+        outcome.seed,
+        outcome.took_ms,
+        outcome.violations.join("\n"),
+        outcome.faults
+    );
+}
+
+/// Each run is large enough and bad enough to mean something.
+fn assert_enough(outcome: &Outcome) {
+    let seed = outcome.seed;
+    assert!(plan().nodes >= 2 && outcome.jobs >= 5, "seed {seed}");
+    for victim in [Victim::Daemon, Victim::Hub, Victim::Node] {
+        assert!(
+            outcome.faults.kills(victim) >= 3,
+            "seed {seed}: kills of {victim:?}"
+        );
+    }
+    let cuts = outcome.faults.of(Fault::SessionCut) + outcome.faults.of(Fault::NodePartitioned);
+    assert!(cuts >= 1, "seed {seed}: no session was cut");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let (one, two) = (run(7, plan(), None), run(7, plan(), None));
+    assert_eq!(one.faults, two.faults);
+    assert_eq!((one.took_ms, one.jobs), (two.took_ms, two.jobs));
+}
+
+#[test]
+fn a_fleet_without_faults_loses_nothing_and_takes_every_job_under_a_reservation() {
+    let calm = Plan {
+        kills: 0,
+        cuts: 0,
+        job_kills: 0,
+        small_faults: false,
+        ..plan()
+    };
+    for seed in 1..=10 {
+        let outcome = run(seed, calm.clone(), None);
+        assert_good(&outcome);
+        assert_eq!(
+            (outcome.orphans, outcome.recorded_losses),
+            (0, 0),
+            "seed {seed}"
+        );
+        assert_eq!(outcome.with_reservation, outcome.jobs, "seed {seed}");
+    }
+}
+
+fn assert_found(breakage: Breakage, words: &str) {
+    let found = (1..=SEEDS).find_map(|seed| {
+        let outcome = run(seed, plan(), Some(breakage));
+        let what = outcome
+            .violations
+            .into_iter()
+            .find(|what| what.contains(words))?;
+        Some((seed, what))
+    });
+    let (seed, what) = found.unwrap_or_else(|| panic!("{breakage:?} was not found"));
+    println!("{breakage:?} found with seed {seed}: {what}");
+}
+
+#[test]
+fn a_start_sent_twice_is_found() {
+    assert_found(Breakage::DoubleStart, "started twice");
+}
+
+#[test]
+fn an_ack_before_the_sync_is_found() {
+    assert_found(Breakage::AckBeforeSync, "acked to");
+}
+
+#[test]
+fn a_job_request_without_a_reservation_is_found() {
+    assert_found(Breakage::NoReservation, "a job request under");
+}
