@@ -76,7 +76,10 @@ impl Fleet {
     ) -> Vec<vk_hub_proto::JobId> {
         // A revision given like any other: the first step sets its block aside, so that no answer
         // shows it before a later life is bound to begin above it.
-        let revision = self.clock.next_revision();
+        let revision = match self.jobs.is_empty() {
+            true => 0,
+            false => self.clock.next_revision(),
+        };
         let base_ms = self.clock.served_ms(now);
         let mut retained = Vec::new();
         let mut running = Vec::new();
