@@ -10,7 +10,7 @@ use vk_agent::{boot, command, fault};
 fn main() -> ExitCode {
     boot::fill_standard_descriptors();
     let arguments: Vec<Vec<u8>> = std::env::args_os()
-        .map(|argument| std::os::unix::ffi::OsStringExt::into_vec(argument))
+        .map(std::os::unix::ffi::OsStringExt::into_vec)
         .collect();
     let init = rustix::process::getpid().is_init();
     match parse(&arguments, init) {

@@ -278,7 +278,12 @@ fn item(header: &Header, extension: Extension) -> Result<Item, Failure> {
         Some(size) => size,
         None => header.entry_size().or_else(bad)?,
     };
-    let seconds = i64::try_from(header.mtime().or_else(bad)?).unwrap_or(0);
+    // Fields that some writers leave blank count as zero; the size may not.
+    let seconds = header
+        .mtime()
+        .ok()
+        .and_then(|time| i64::try_from(time).ok())
+        .unwrap_or(0);
     Ok(Item {
         // Old archives mark a directory by its name alone.
         kind: if kind.is_file() && path.ends_with(b"/") {
@@ -289,13 +294,9 @@ fn item(header: &Header, extension: Extension) -> Result<Item, Failure> {
         path,
         link,
         size,
-        mode: header.mode().or_else(bad)? & 0o7777,
-        uid: extension
-            .uid
-            .map_or_else(|| header.uid().or_else(bad), Ok)?,
-        gid: extension
-            .gid
-            .map_or_else(|| header.gid().or_else(bad), Ok)?,
+        mode: header.mode().unwrap_or(0o644) & 0o7777,
+        uid: extension.uid.or_else(|| header.uid().ok()).unwrap_or(0),
+        gid: extension.gid.or_else(|| header.gid().ok()).unwrap_or(0),
         mtime: extension.mtime.unwrap_or((seconds, 0)),
     })
 }

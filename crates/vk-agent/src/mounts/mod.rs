@@ -1,8 +1,9 @@
 //! The job's root and its further trees, assembled from disks or directories.
 //!
 //! In the agent's own mount namespace they lie below its state directory: `image`, `writable`, their
-//! overlay `root`, and `trees/N` for the lower side of the N-th further tree. The job's namespace is
-//! a copy whose root is `root`; what is mounted below it later arrives there too, for it is shared.
+//! overlay `root`, and `trees/N` for the N-th further tree (`shown/N` for its read-only face). The
+//! job's namespace is a copy whose root is `root`; what is mounted below it later arrives there too,
+//! for it is shared.
 
 mod kernel;
 mod overlay;
@@ -21,7 +22,7 @@ use crate::context::{OrFail, fail};
 use crate::root::JobRoot;
 use crate::sys::hold_mounts;
 use overlay::{Overlay, mount_overlay};
-use volume::{attach, bind_read_only};
+use volume::{attach, show_read_only};
 
 /// What is mounted, and the turn to mount more.
 #[derive(Debug, Default)]
@@ -108,7 +109,10 @@ pub(crate) fn mount_tree(agent: &Agent, plan: &MountTree) -> Result<(), Failure>
     // root.
     let at = format!("/proc/self/fd/{}", place.as_raw_fd());
     match plan.access {
-        TreeAccess::ReadOnly => bind_read_only(&tree, Path::new(&at)),
+        TreeAccess::ReadOnly => {
+            let beside = agent.state.join(format!("shown/{}", mounted.trees));
+            show_read_only(&tree, &beside, Path::new(&at))
+        }
         TreeAccess::Overlay => {
             let writable = mounted.writable.join(format!("trees/{}", mounted.trees));
             let overlay = Overlay {

@@ -28,7 +28,6 @@ pub(super) fn mount_overlay(overlay: &Overlay<'_>, at: &Path) -> Result<(), Fail
         overlay.writable.join("work"),
     );
     fs::create_dir_all(&upper).or_fail(what)?;
-    fs::create_dir_all(&work).or_fail(what)?;
     if !at.exists() {
         fs::create_dir_all(at).or_fail(what)?;
     }
@@ -47,6 +46,7 @@ pub(super) fn mount_overlay(overlay: &Overlay<'_>, at: &Path) -> Result<(), Fail
     // The writable space does not outlive the job: nothing in it needs syncing, where the kernel
     // knows how to leave that out.
     for extra in extras(overlay.mode) {
+        fresh(&work).or_fail(what)?;
         let mut options = Vec::new();
         for (name, path) in [
             ("lowerdir=", overlay.lower),
@@ -75,6 +75,16 @@ pub(super) fn mount_overlay(overlay: &Overlay<'_>, at: &Path) -> Result<(), Fail
         }
     }
     Err(last).or_fail(what)
+}
+
+/// An empty directory for the overlay's own use. What an earlier mount, or one that failed, left
+/// there says that its changes may not be whole, and would be refused.
+fn fresh(work: &Path) -> std::io::Result<()> {
+    match fs::remove_dir_all(work) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir_all(work)
 }
 
 /// Options to try, in order. `redirect_dir` lets a job rename a directory of its image;

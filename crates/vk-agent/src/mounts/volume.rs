@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use vk_guest_proto::{DiskFormat, Failure, FailureCode, Mode, Volume};
 
@@ -62,15 +63,33 @@ pub(super) fn attach(mode: Mode, volume: &Volume, at: &Path) -> Result<PathBuf, 
     Ok(at.to_owned())
 }
 
-/// Shows a tree at a place, read-only.
-pub(super) fn bind_read_only(tree: &Path, at: &Path) -> Result<(), Failure> {
+/// Shows a tree at a place, read-only. It becomes so beside the place first: the job gets a copy of
+/// what is mounted there at that moment, and changing it later would change the agent's own only.
+pub(super) fn show_read_only(tree: &Path, beside: &Path, at: &Path) -> Result<(), Failure> {
     let what = || format!("mount {} read-only", tree.display());
-    // The place is given as a descriptor of what lay there; once covered, it must be opened anew
-    // to mean the mount.
-    mount_bind(tree, at).or_fail(what)?;
-    let real = fs::read_link(at).or_fail(what)?;
-    let flags = MountFlags::BIND | MountFlags::RDONLY;
-    mount_remount(&real, flags, c"").or_fail(what)
+    fs::create_dir_all(beside).or_fail(what)?;
+    mount_bind(tree, beside).or_fail(what)?;
+    let flags = MountFlags::BIND | MountFlags::RDONLY | kept_flags(beside).or_fail(what)?;
+    mount_remount(beside, flags, c"").or_fail(what)?;
+    mount_bind(beside, at).or_fail(what)
+}
+
+/// The flags a mount has already: a namespace may add to those it was given, not take away.
+fn kept_flags(at: &Path) -> Result<MountFlags, rustix::io::Errno> {
+    let has = rustix::fs::statvfs(at)?.f_flag;
+    let pairs = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    Ok(pairs
+        .into_iter()
+        .filter(|(had, _)| has.contains(*had))
+        .map(|(_, keep)| keep)
+        .collect())
 }
 
 /// The device of the disk with a serial, waited for.

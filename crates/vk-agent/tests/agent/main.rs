@@ -8,7 +8,10 @@
     reason = "tests fail loudly"
 )]
 
+mod archives;
 mod control;
 mod exec;
 mod files;
 mod host;
+mod namespaces;
+mod untracked;

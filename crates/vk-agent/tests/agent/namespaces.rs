@@ -1,0 +1,309 @@
+//! The agent as the init of namespaces, as the process VMM starts it: roots and trees from
+//! directories, joined by overlay. Where this user may not make user namespaces, these tests say so
+//! and check nothing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vk_guest_proto::*;
+
+use crate::archives::{names, tar_out, write};
+use crate::host::{Heard, Host, path, sh};
+
+/// `unshare` with what the process VMM unshares.
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+    ]);
+    command
+}
+
+fn start() -> Option<Host> {
+    let allowed = unshare()
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success());
+    if !allowed {
+        println!("this user may not make namespaces: nothing was tested");
+        return None;
+    }
+    Some(Host::start_as(|agent| {
+        let mut command = unshare();
+        command.arg(agent.get_program()).args(agent.get_args());
+        command
+    }))
+}
+
+/// An image with this machine's own programs: `/usr` is a tree of its own.
+fn image(host: &Host) -> Volume {
+    let dir = host.dir.path().join("image");
+    for name in ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
+        if Path::new("/usr").join(name).exists() {
+            fs::create_dir_all(&dir).unwrap();
+            symlink(format!("usr/{name}"), dir.join(name)).unwrap();
+        }
+    }
+    write(&dir.join("etc/passwd"), b"root:x:0:0:root:/root:/bin/sh\n");
+    write(&dir.join("etc/of-the-image"), b"x");
+    Volume::Directory { path: path(&dir) }
+}
+
+fn mount_root(host: &mut Host) {
+    mount_root_on(host, 64 << 20);
+}
+
+fn mount_root_on(host: &mut Host, max_bytes: u64) {
+    let (image, writable) = (image(host), Volume::Memory { max_bytes });
+    let answer = host.call(Op::MountRoot {
+        plan: MountRoot { image, writable },
+    });
+    assert_eq!(answer, Answer::Done);
+    mount_tree(host, Path::new("/usr"), "/usr", TreeAccess::ReadOnly);
+}
+
+fn mount_tree(host: &mut Host, from: &Path, at: &str, access: TreeAccess) {
+    let volume = Volume::Directory { path: path(from) };
+    let plan = MountTree {
+        volume,
+        at: at.as_bytes().to_vec(),
+        access,
+    };
+    assert_eq!(host.call(Op::MountTree { plan }), Answer::Done);
+}
+
+fn run(host: &mut Host, script: &str) -> Heard {
+    host.run(&Request::Exec { exec: sh(script) }, b"")
+}
+
+fn sources(host: &Host) -> PathBuf {
+    let dir = host.dir.path().join("sources");
+    write(&dir.join("dir/file"), b"from the image\n");
+    write(&dir.join("gone"), b"x");
+    dir
+}
+
+#[test]
+fn a_job_sees_its_root_and_trees_and_changes_neither() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let sources = sources(&host);
+    mount_tree(&mut host, &sources, "/builds/g/p", TreeAccess::Overlay);
+    mount_tree(
+        &mut host,
+        &sources,
+        "/opt/vk-read-only",
+        TreeAccess::ReadOnly,
+    );
+    let heard = run(
+        &mut host,
+        "cd /builds/g/p && cat dir/file && echo new >dir/file && rm gone && mv dir moved \
+         && echo made >/vk-agent-test && cat /opt/vk-read-only/dir/file \
+         && ! echo x 2>/dev/null >/opt/vk-read-only/dir/file && cat moved/file",
+    );
+    let expected = "from the image\nfrom the image\nnew\n";
+    assert_eq!(
+        (heard.text(), String::from_utf8_lossy(&heard.err)),
+        (expected, "".into())
+    );
+    assert_eq!(heard.end().status, ExitStatus::Code { code: 0 });
+    assert_eq!(
+        fs::read_to_string(sources.join("dir/file")).unwrap(),
+        "from the image\n"
+    );
+    assert!(sources.join("gone").exists() && !Path::new("/vk-agent-test").exists());
+    // GUEST-02: what the job left is what is archived.
+    let heard = host.run(
+        &Request::TarOut {
+            tar: tar_out(Path::new("/builds/g/p"), &["**"], &[]),
+        },
+        b"",
+    );
+    assert_eq!(names(&heard.content), ["moved/", "moved/file"]);
+    let Answer::Usage { usage } = host.call(Op::Usage) else {
+        panic!("no usage")
+    };
+    assert!(usage.disk_bytes.unwrap() > 0);
+}
+
+/// GUEST-02
+#[test]
+fn an_archive_sees_what_the_job_itself_mounted() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let heard = run(
+        &mut host,
+        "mkdir -p /builds/m && mount -t tmpfs none /builds/m && echo x >/builds/m/f",
+    );
+    assert_eq!(
+        heard.end().status,
+        ExitStatus::Code { code: 0 },
+        "{:?}",
+        heard.err
+    );
+    let heard = host.run(
+        &Request::TarOut {
+            tar: tar_out(Path::new("/builds"), &["m/f"], &[]),
+        },
+        b"",
+    );
+    assert_eq!(names(&heard.content), ["m/f"]);
+}
+
+#[test]
+fn a_job_has_no_path_to_what_is_around_its_root() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let around = host.dir.path().to_owned();
+    let script = format!(
+        "test ! -e {0} && cd / && for i in 1 2 3; do cd ..; done && test ! -e .{0} \
+         && test -e etc/of-the-image && cut -d' ' -f5 /proc/self/mountinfo | sort -u",
+        around.display()
+    );
+    let heard = run(&mut host, &script);
+    let mounted: Vec<&str> = heard.text().lines().collect();
+    assert!(
+        mounted.contains(&"/") && mounted.contains(&"/usr"),
+        "{mounted:?}"
+    );
+    let borrowed = ["/", "/usr", "/proc", "/dev", "/sys"];
+    for place in mounted {
+        let known = borrowed
+            .iter()
+            .any(|top| place == *top || place.starts_with(&format!("{top}/")));
+        assert!(
+            known && (place.len() > 1 || place == "/"),
+            "{place} is seen by the job"
+        );
+        assert!(
+            !place.starts_with("/tmp") && !place.starts_with("/run"),
+            "{place}"
+        );
+    }
+    // Under chroot the kernel would refuse; containers in a job need it.
+    assert_eq!(
+        run(&mut host, "unshare -Ur echo allowed").text(),
+        "allowed\n"
+    );
+}
+
+#[test]
+fn what_every_program_expects_is_there() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let heard = run(
+        &mut host,
+        "echo x >/dev/null && test -c /dev/zero && test -d /dev/shm && test -r /proc/self/fd/0 \
+         && test -L /dev/stdin && test -e /dev/ptmx && head -c 4 /dev/urandom | wc -c \
+         && cat /proc/1/comm",
+    );
+    assert_eq!(
+        heard.text(),
+        "4\nvk-agent\n",
+        "{}",
+        String::from_utf8_lossy(&heard.err)
+    );
+}
+
+#[test]
+fn a_symlink_of_the_image_does_not_lead_a_mount_out_of_it() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let away = host.dir.path().join("away");
+    fs::create_dir(&away).unwrap();
+    let heard = run(
+        &mut host,
+        &format!("mkdir -p {0} && ln -s {0} /vk-link", away.display()),
+    );
+    assert_eq!(heard.end().status, ExitStatus::Code { code: 0 });
+    let sources = sources(&host);
+    mount_tree(&mut host, &sources, "/vk-link/p", TreeAccess::Overlay);
+    assert!(!away.join("p").exists());
+    assert_eq!(run(&mut host, "ls /vk-link/p").text(), "dir\ngone\n");
+}
+
+#[test]
+fn the_root_is_mounted_once_and_trees_only_after_it() {
+    let Some(mut host) = start() else { return };
+    let tree = |path: &str| Volume::Directory {
+        path: path.as_bytes().to_vec(),
+    };
+    let plan = MountTree {
+        volume: tree("/"),
+        at: b"/x".to_vec(),
+        access: TreeAccess::ReadOnly,
+    };
+    let failed = |answer| match answer {
+        Answer::Failed { failure } => failure.code,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        failed(host.call(Op::MountTree { plan })),
+        FailureCode::Invalid
+    );
+    let none = MountRoot {
+        image: tree("/no/such"),
+        writable: Volume::Memory { max_bytes: 1 << 20 },
+    };
+    assert_eq!(
+        failed(host.call(Op::MountRoot { plan: none })),
+        FailureCode::NotFound
+    );
+    mount_root(&mut host);
+    let again = MountRoot {
+        image: tree("/"),
+        writable: Volume::Memory { max_bytes: 1 << 20 },
+    };
+    assert_eq!(
+        failed(host.call(Op::MountRoot { plan: again })),
+        FailureCode::Invalid
+    );
+}
+
+#[test]
+fn a_full_disk_is_told_as_one() {
+    let Some(mut host) = start() else { return };
+    mount_root_on(&mut host, 1 << 20);
+    let file = FileIn {
+        path: b"/big".to_vec(),
+        mode: 0o600,
+        owner: vec![],
+        create_parents: false,
+        append: false,
+    };
+    let heard = host.run(&Request::FileIn { file }, &vec![1; 4 << 20]);
+    assert_eq!(
+        heard.failure().code,
+        FailureCode::NoSpace,
+        "{}",
+        heard.failure()
+    );
+}
+
+#[test]
+fn the_end_of_the_agent_is_the_end_of_everything_in_its_namespace() {
+    let Some(mut host) = start() else { return };
+    let marker = format!("{}", 100_000 + std::process::id());
+    let exec = Exec {
+        kill_leftovers: false,
+        drain_ms: 0,
+        ..sh(&format!("setsid sleep {marker} &"))
+    };
+    let heard = host.run(&Request::Exec { exec }, b"");
+    assert_eq!(heard.end().leftovers, 1);
+    host.hang_up();
+    assert!(host.agent.wait().unwrap().code().is_some());
+    let left = Command::new("pgrep")
+        .args(["-f", &format!("sleep {marker}")])
+        .output();
+    if let Ok(left) = left {
+        assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+    }
+}
