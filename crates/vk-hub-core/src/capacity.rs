@@ -4,7 +4,7 @@ use vk_hub_proto::NodeId;
 use vk_hub_proto::client::{CapacityRequest, Placement};
 use vk_step::Now;
 
-use crate::class::ClassId;
+use crate::class::{ClassId, Refused};
 use crate::fleet::{Fleet, Out};
 use crate::node::best;
 use crate::request::RequestKey;
@@ -172,9 +172,11 @@ impl Fleet {
             Seeker::Seek(..) => None,
         };
         let again = self.settings.ask_again_after;
-        let lately = |at: Option<&Now>| at.is_some_and(|at| at.after(again) > now);
+        let lately = |at: Option<Now>| at.is_some_and(|at| at.after(again) > now);
         let open = class.fits.iter().filter(|(node, _)| {
-            !lately(class.refused.get(*node)) && !lately(own.and_then(|own| own.get(*node)))
+            let by_class = class.refused.get(*node).map(|one| one.at);
+            let by_job = own.and_then(|own| own.get(*node)).copied();
+            !lately(by_class) && !lately(by_job)
         });
         best(&self.nodes, open)
     }
@@ -185,16 +187,20 @@ impl Fleet {
         self.classes.get(id).is_some_and(|class| {
             class.fits.keys().any(|node| {
                 let refused = class.refused.get(node);
-                refused.is_none_or(|at| at.after(again) <= now)
+                refused.is_none_or(|one| one.at.after(again) <= now)
             })
         })
     }
 
     /// A node refused a placement: it is not asked again for it before its room grows or the
-    /// round is over (API-62).
+    /// round is over (API-62). What it refused is no longer in its book.
     pub(crate) fn refused_by(&mut self, now: Now, id: ClassId, node: NodeId) {
-        if let Some(class) = self.classes.get_mut(id) {
-            class.refused.insert(node, now);
+        let most = self.settings.fits_per_node;
+        if let Some(class) = self.classes.get_mut(id)
+            && let Some(found) = self.nodes.get(&node)
+        {
+            let fits = found.fits(&class.placement, most);
+            class.refused.insert(node, Refused { at: now, fits });
         }
         self.next_round(now, id);
     }
@@ -210,11 +216,11 @@ impl Fleet {
         let Some(class) = self.classes.get_mut(id) else {
             return;
         };
-        class.refused.retain(|_, at| at.after(again) > now);
+        class.refused.retain(|_, one| one.at.after(again) > now);
         if class.has_seekers() {
             self.woken.insert(id);
             self.next_round(now, id);
-        } else if let Some(oldest) = class.refused.values().min().copied() {
+        } else if let Some(oldest) = class.refused.values().map(|one| one.at).min() {
             self.timers.arm(Timer::Round(id), oldest.after(again));
         }
     }

@@ -36,6 +36,14 @@ impl Key {
     }
 }
 
+/// A node's refusal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    pub(crate) at: Now,
+    /// For how many it had room by the hub's count all the same; more is news.
+    pub(crate) fits: u32,
+}
+
 /// One placement: all that ask for it ask for the same, so what one learns of a node the others
 /// know.
 #[derive(Debug)]
@@ -53,8 +61,8 @@ pub(crate) struct Class {
     pub(crate) jobs: BTreeSet<(u64, JobId)>,
     /// Reservation requests without an offer under way, oldest first.
     pub(crate) seeks: BTreeSet<(u64, RequestKey)>,
-    /// Nodes that refused it, and when; a node leaves when its room grows.
-    pub(crate) refused: BTreeMap<NodeId, Now>,
+    /// Nodes that refused it lately.
+    pub(crate) refused: BTreeMap<NodeId, Refused>,
     used: u64,
 }
 
@@ -77,11 +85,10 @@ impl Class {
             .total
             .saturating_sub(u64::from(before))
             .saturating_add(u64::from(fits));
-        let grew = fits > before;
-        if grew {
+        if self.refused.get(&node).is_some_and(|one| fits > one.fits) {
             self.refused.remove(&node);
         }
-        grew
+        fits > before
     }
 
     /// Whether the total differs from the one announced.

@@ -76,7 +76,8 @@ impl Core for Fleet {
         self.serve(now, &mut out);
         self.announce(&mut out);
         if let Some(record) = self.clock.take_unrecorded(now) {
-            out.record(record);
+            // Before whatever names a revision of the block it sets aside.
+            out.records.insert(0, record);
         }
         out
     }

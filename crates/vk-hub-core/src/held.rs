@@ -40,6 +40,7 @@ impl Fleet {
         node.book.clear();
         self.stirred.insert(id);
         self.end_silence(id, out);
+        self.end_absent_reservations(id, reservations, out);
         for held in jobs {
             self.compare_job(now, session, id, held, out);
         }
@@ -140,6 +141,22 @@ impl Fleet {
         }
     }
 
+    fn end_absent_reservations(
+        &mut self,
+        id: NodeId,
+        reservations: &[HeldReservation],
+        out: &mut Out,
+    ) {
+        let named: BTreeSet<_> = reservations.iter().map(|held| held.reservation).collect();
+        let Some(node) = self.nodes.get(&id) else {
+            return;
+        };
+        let absent: Vec<_> = node.reservations.difference(&named).copied().collect();
+        for reservation in absent {
+            self.reservation_gone(reservation, out);
+        }
+    }
+
     fn compare_reservations(
         &mut self,
         now: Now,
@@ -148,15 +165,6 @@ impl Fleet {
         reservations: &[HeldReservation],
         out: &mut Out,
     ) {
-        let named: BTreeSet<_> = reservations.iter().map(|held| held.reservation).collect();
-        let absent: Vec<_> = self
-            .nodes
-            .get(&node)
-            .map(|node| node.reservations.difference(&named).copied().collect())
-            .unwrap_or_default();
-        for id in absent {
-            self.reservation_gone(id, out);
-        }
         for held in reservations {
             let id = held.reservation;
             let known = self.reservations.get(&id).filter(|one| one.node == node);

@@ -218,6 +218,10 @@ impl Fleet {
             RefusalReason::Policy | RefusalReason::Invalid | RefusalReason::Other
         );
         let turn = self.turn();
+        if let Some(found) = self.nodes.get_mut(&node) {
+            found.book.drop(Holding::Job(id));
+            self.stirred.insert(node);
+        }
         let placing = self.jobs.get_mut(&id).and_then(|job| job.placing.as_mut());
         if let Some(placing) = placing {
             placing.last_refusal = Some(text);

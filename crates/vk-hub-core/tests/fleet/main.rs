@@ -1,0 +1,20 @@
+//! The fleet core from outside: inputs in, records and effects out. After every step the bench
+//! asks the machine whether its parts still agree.
+
+mod bench;
+
+mod cancel;
+mod capacity;
+mod held;
+mod idempotency;
+mod jobs;
+mod lost;
+mod offers;
+mod order;
+mod output;
+mod property;
+mod restart;
+mod secrets;
+mod settle;
+mod steering;
+mod store;
