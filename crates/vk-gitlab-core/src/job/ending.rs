@@ -62,6 +62,12 @@ pub(super) fn not_submitted(hub_url: &str, last: &str, taken: &Taken, at: u64) -
     failed(FailureClass::NoCapacity, taken, vec![line], at)
 }
 
+/// The job was stopped before it ran, and why is not known any more.
+pub(super) fn stopped(taken: &Taken, at: u64) -> Ended {
+    let line = system_failure("the fleet did not take the job");
+    failed(FailureClass::System, taken, vec![line], at)
+}
+
 /// The daemon cannot keep the job's record (STATE-22).
 pub(super) fn not_kept(why: &str, taken: &Taken, at: u64) -> Ended {
     let line = system_failure(&format!(

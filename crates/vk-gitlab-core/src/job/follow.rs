@@ -142,11 +142,15 @@ impl Job {
         let Some(job) = self.record.as_ref() else {
             return;
         };
-        if job.ended.is_some() || job.is_over() || !self.view.is_over() {
+        // A refused or abandoned job ends in the step that says so; should the end be missing all
+        // the same, the job is not left without one.
+        let stopped = job.refused || job.abandoned;
+        if job.ended.is_some() || job.is_over() || !(stopped || self.view.is_over()) {
             return;
         }
         let at = self.wall(now);
         let ended = match &self.view.result {
+            _ if stopped => ending::stopped(&job.taken, at),
             Some(_) if self.view.accepted && !job.committed => return,
             Some(result) => ending::by_result(result, &job.taken, at),
             None => ending::lost_by_hub(&job.taken, at),

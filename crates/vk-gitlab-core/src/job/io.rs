@@ -179,8 +179,8 @@ pub struct SafePoint {
 )]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// GitLab handed the job over (FLOW-13, STATE-03). A later one replaces all before it: that is
-    /// how a core repeats itself after a failed write.
+    /// GitLab handed the job over (FLOW-13, STATE-03). It may come again, like every other: a core
+    /// repeats what it keeps after a failed write.
     Taken(Box<Taken>),
     /// The hub has the job; the spec is dropped (STATE-20).
     Submitted {

@@ -59,7 +59,9 @@ impl Core for Job {
         if let Some(job) = job {
             step.effect(Effect::Note(Note::Resumed));
             core.resume(now, job, &mut step);
-            core.advance(now, &mut step);
+            // What there is to do may need records, which opening cannot hand out: it is done at
+            // the deadline, which is now.
+            core.deadline = Some(now);
         } else if any {
             core.removed = true;
             step.effect(Effect::Removed);

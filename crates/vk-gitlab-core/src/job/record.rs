@@ -68,7 +68,7 @@ impl JobRecord {
     /// A record that cannot stand there: why.
     pub fn add(so_far: Option<JobRecord>, record: Record) -> Result<Option<JobRecord>, String> {
         let mut job = match (so_far, record) {
-            (_, Record::Taken(taken)) => return Ok(Some(JobRecord::new(*taken))),
+            (None, Record::Taken(taken)) => return Ok(Some(JobRecord::new(*taken))),
             (None, _) => return Err("no job was taken".to_owned()),
             (Some(_), Record::Removed) => return Ok(None),
             (Some(mut job), record) => {
@@ -84,6 +84,9 @@ impl JobRecord {
 
     fn apply(&mut self, record: Record) -> Result<(), String> {
         match record {
+            Record::Taken(taken) if taken.request_id != self.taken.request_id => {
+                return Err("another job was taken before".to_owned());
+            }
             Record::Taken(_) | Record::Removed => {}
             Record::Submitted { .. } if self.refused => {
                 return Err("the hub refused the job before".to_owned());

@@ -1,1 +1,14 @@
+//! The job core's tests, by subject, in a small world of their own.
 
+mod cancel;
+mod crash;
+mod fake_gitlab;
+mod fake_hub;
+mod finish;
+mod happy;
+mod random;
+mod refusals;
+mod store;
+mod submit;
+mod trace;
+mod world;

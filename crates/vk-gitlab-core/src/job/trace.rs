@@ -227,10 +227,11 @@ impl Job {
                 };
                 self.trace.fetch.succeed(next);
                 self.trace.read = (read.len > 0).then_some((from, read.len));
-                // A finished job of which less is left than was read before has no more.
-                let cut_short = self.view.is_over() && read.total < from;
-                if read.complete || cut_short {
+                if read.complete {
                     self.trace.whole = Some(from + read.len);
+                } else if self.view.is_over() && read.total < from {
+                    // Asked from within the closing lines: all of the output is behind.
+                    self.trace.whole = Some(read.total);
                 }
             }
             Err(failure) if failure.code == Some(ErrorCode::NotFound) => {

@@ -1,0 +1,181 @@
+//! From a 201 to a job on the hub.
+
+use std::time::Duration;
+
+use vk_hub_proto::client::{CancelMode, ErrorCode};
+use vk_hub_proto::job::FailureClass;
+
+use super::fake_gitlab::Status;
+use super::fake_hub::Fault;
+use super::world::{WALL, World, new_job};
+use crate::job::{Note, Phase, Record};
+use crate::{HubFailure, WithoutReservation};
+
+/// ADM-28
+#[test]
+fn a_job_that_lost_its_reservation_is_submitted_without_and_says_so() {
+    let mut world = World::new();
+    world.take_with(new_job(), Err(WithoutReservation::Lapsed));
+    let submission = world.hub.submission.as_ref().expect("submitted");
+    assert_eq!(submission.reservation, None);
+    let Record::Taken(taken) = &world.records[0] else {
+        panic!("not taken first");
+    };
+    assert_eq!(taken.without_reservation, Some(WithoutReservation::Lapsed));
+}
+
+/// ERR-17, ERR-19
+#[test]
+fn a_submission_is_repeated_the_same_with_growing_waits() {
+    let mut world = World::new();
+    for code in [ErrorCode::Internal, ErrorCode::Unavailable] {
+        world.hub.fail(HubFailure::coded(code, 503, "later"));
+    }
+    world.hub.faults.push_back(Fault::AnswerLost);
+    world.take(new_job());
+    assert_eq!(world.hub.submissions, 1);
+    world.pass(Duration::from_millis(999));
+    assert_eq!(world.hub.submissions, 1);
+    world.pass_secs(1);
+    assert_eq!(world.hub.submissions, 2);
+    world.pass_secs(3);
+    assert_eq!(world.hub.submissions, 3);
+    world.pass_secs(6);
+    assert_eq!(world.hub.submissions, 4);
+    assert_eq!(
+        world.core.record().map(|job| job.phase()),
+        Some(Phase::Submitted)
+    );
+}
+
+/// ERR-19
+#[test]
+fn a_submission_waits_as_long_as_the_hub_asks() {
+    let mut world = World::new();
+    world.hub.fail(HubFailure {
+        retry_after: Some(Duration::from_secs(20)),
+        ..HubFailure::coded(ErrorCode::Unavailable, 503, "busy")
+    });
+    world.take(new_job());
+    world.pass(Duration::from_millis(19_999));
+    assert_eq!(world.hub.submissions, 1);
+    world.pass_secs(6);
+    assert_eq!(world.hub.submissions, 2);
+}
+
+/// ERR-29, STATE-21
+#[test]
+fn a_job_not_submitted_in_time_is_failed_and_then_stopped_and_settled() {
+    let mut world = World::new();
+    world.hub.faults.push_back(Fault::AnswerLost);
+    for _ in 0..100 {
+        world.hub.fail(HubFailure::transport("unreachable"));
+    }
+    world.take(new_job());
+    world.pass_secs(299);
+    assert_eq!(world.gitlab.calls(), [""; 0]);
+    world.pass_secs(5);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert_eq!(
+        world.gitlab.reason.as_deref(),
+        Some("runner_system_failure")
+    );
+    assert!(!world.gitlab.calls().contains(&"running".to_owned()));
+    assert_eq!(
+        world.core.record().map(|job| job.phase()),
+        Some(Phase::Abandoned)
+    );
+    assert_eq!(world.over, 1, "its slot is free meanwhile");
+    world.hub.faults.clear();
+    world.hub.accept();
+    world.pass_secs(60);
+    assert_eq!(world.hub.cancels, [CancelMode::Immediate]);
+    world.assert_dropped();
+    assert_eq!(world.hub.starts, 1);
+}
+
+/// STATE-21
+#[test]
+fn an_abandoned_job_that_the_hub_then_refuses_is_dropped() {
+    let mut world = World::new();
+    for _ in 0..15 {
+        world.hub.fail(HubFailure::transport("unreachable"));
+    }
+    for _ in 0..9 {
+        world
+            .hub
+            .fail(HubFailure::coded(ErrorCode::Forbidden, 403, "rebound"));
+    }
+    world.take(new_job());
+    world.pass_secs(600);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    world.assert_dropped();
+}
+
+/// STATE-05, STATE-20
+#[test]
+fn a_job_kept_but_not_submitted_is_submitted_under_its_id_after_a_restart() {
+    let mut world = World::new();
+    world.crash_at = Some(1);
+    world.take(new_job());
+    world.pump();
+    let submission = world.hub.submission.as_ref().expect("submitted");
+    assert_eq!(submission.request_id, new_job().request_id);
+}
+
+/// STATE-20
+#[test]
+fn a_request_id_the_hub_may_have_forgotten_is_not_used_again() {
+    let mut job = new_job();
+    job.taken_at = WALL - 23 * 3600 - 1;
+    let mut world = World::new();
+    world.crash_at = Some(1);
+    world.take(job);
+    world.pass_secs(10);
+    assert_eq!(world.hub.submissions, 0);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    world.assert_dropped();
+}
+
+/// STATE-20
+#[test]
+fn the_spec_is_dropped_once_the_hub_has_the_job() {
+    let world = World::with(new_job());
+    let job = world.core.record().expect("a job");
+    assert_eq!(job.taken.spec, None);
+    assert!(job.hub_job.is_some());
+}
+
+/// STATE-20, FAIL-19
+#[test]
+fn a_job_that_ended_lost_is_reported_and_never_submitted_again() {
+    let mut world = World::running();
+    world.print("working\n");
+    world.finish(Some(FailureClass::Lost));
+    world.pass_secs(10);
+    world.assert_right_end(Status::Failed);
+    assert_eq!(
+        world.gitlab.reason.as_deref(),
+        Some("runner_system_failure")
+    );
+    assert_eq!(world.hub.submissions, 1);
+    let trace = String::from_utf8_lossy(&world.gitlab.trace).into_owned();
+    assert!(
+        trace.ends_with("working\nERROR: Job failed (system failure): the job's node was lost\n"),
+        "{trace}"
+    );
+}
+
+/// FAIL-19
+#[test]
+fn a_job_the_hub_has_forgotten_is_failed_and_dropped() {
+    let mut world = World::running();
+    world.print("working\n");
+    world.pass_secs(5);
+    world.hub.forgotten = true;
+    world.pass_secs(120);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert!(world.notes.contains(&Note::LostByHub));
+    assert!(world.gitlab.output.is_some());
+    world.assert_dropped();
+}
