@@ -193,7 +193,7 @@ fn a_restarted_daemon_resumes_where_gitlab_says_the_trace_ends() {
         Record::Patched(point) => Some(point.offset),
         _ => None,
     });
-    assert_eq!(kept.last(), Some(24));
+    assert_eq!(kept.max(), Some(24));
     assert_eq!(world.gitlab.trace.len(), 24 + 8);
     world.gitlab.calls();
     world.crash();

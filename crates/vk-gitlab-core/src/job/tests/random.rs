@@ -137,7 +137,7 @@ fn end_well(world: &mut World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// FAIL-27, GL-25, GL-39, GL-72, STATE-04, STATE-26
     #[test]
