@@ -87,6 +87,8 @@ fn one(place: &Place, program: &TestProgram, limit: Duration) -> Result<Totals> 
     let mut log = File::create(&log_path).with_context(|| format!("{}", log_path.display()))?;
     let mut counted: Option<Totals> = None;
     let mut last = String::new();
+    // What is said between a program's name and its totals stands on lines of its own.
+    let mut before_totals = "";
 
     let start = Instant::now();
     let end = process::run(
@@ -102,10 +104,14 @@ fn one(place: &Place, program: &TestProgram, limit: Duration) -> Result<Totals> 
                 }
                 if let Some(test) = libtest::failed_test(line) {
                     eprint!("\n    FAILED {test}");
+                    before_totals = "\n    ";
                 }
                 line.clone_into(&mut last);
             }
-            Said::Quiet(since) => eprint!("\n    {} s, last line: {last:?}", since.as_secs()),
+            Said::Quiet(since) => {
+                eprint!("\n    {} s, last line: {last:?}", since.as_secs());
+                before_totals = "\n    ";
+            }
         },
     )?;
     let took = start.elapsed();
@@ -135,11 +141,10 @@ fn one(place: &Place, program: &TestProgram, limit: Duration) -> Result<Totals> 
         ));
     }
     totals.failed += u64::try_from(faults.len()).unwrap_or(u64::MAX);
+    let seconds = took.as_secs_f32();
     eprintln!(
-        "{} passed, {} failed ({:.1} s)",
-        totals.passed,
-        totals.failed,
-        took.as_secs_f32()
+        "{before_totals}{} passed, {} failed ({seconds:.1} s)",
+        totals.passed, totals.failed
     );
     if totals.failed > 0 || program.wishes.show_output {
         let text = fs::read_to_string(&log_path).unwrap_or_default();
