@@ -107,10 +107,18 @@ impl Job {
         }
     }
 
-    /// The job as it is kept; none before it was taken and after it was removed.
+    /// The job as it stands: for its token, its preamble and its suffix; none before it was taken
+    /// and after it was removed.
     #[must_use]
     pub fn record(&self) -> Option<&JobRecord> {
         self.record.as_ref()
+    }
+
+    /// The job as the state file is to hold it: the sum of the records handed out. None where it is
+    /// not to hold it, a job that could not be kept among them (STATE-22).
+    #[must_use]
+    pub fn kept(&self) -> Option<&JobRecord> {
+        self.record.as_ref().filter(|_| self.store.keeps())
     }
 
     /// Starts anew from what is kept: nothing of what was under way is believed (STATE-04). Of a
