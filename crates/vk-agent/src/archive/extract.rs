@@ -162,6 +162,15 @@ impl Extraction<'_, '_> {
         }
     }
 
+    /// In a namespace an archived owner may be one that does not exist there: then the file stays
+    /// whose it is.
+    fn given(&self, result: Result<(), Errno>) -> Result<(), Errno> {
+        match (self.ownership, result) {
+            (Ownership::AsArchived, Err(Errno::INVAL | Errno::PERM)) => Ok(()),
+            (_, result) => result,
+        }
+    }
+
     fn owner(&self, item: &Item) -> (Option<Uid>, Option<Gid>) {
         let id = |id: u64| u32::try_from(id).ok().filter(|id| *id != u32::MAX);
         let (uid, gid) = match self.ownership {
@@ -185,7 +194,7 @@ impl Extraction<'_, '_> {
                 Err(errno) => return Err(errno),
             }
             let (uid, gid) = self.owner(item);
-            chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            self.given(chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
             // Until its own mode is set, it must be open to this extraction.
             let fd = openat(
                 dir,
@@ -212,7 +221,7 @@ impl Extraction<'_, '_> {
 
     fn finish_file(&self, file: &File, item: &Item) -> Result<(), Errno> {
         let (uid, gid) = self.owner(item);
-        fchown(file, uid, gid)?;
+        self.given(fchown(file, uid, gid))?;
         // After the owner, whose change takes the set-user-ID bit away.
         fchmod(file, Mode::from_raw_mode(item.mode))?;
         futimens(file, &times(item.mtime))
@@ -223,7 +232,7 @@ impl Extraction<'_, '_> {
         let (dir, name) = self.place(path, state)?;
         clear(dir, name)?;
         symlinkat(item.link.as_slice(), dir, name)?;
-        chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        self.given(chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))?;
         utimensat(dir, name, &times(item.mtime), AtFlags::SYMLINK_NOFOLLOW)
     }
 

@@ -9,6 +9,9 @@ use vk_guest_proto::Failure;
 
 use crate::context::OrFail;
 
+/// Least processes and threads that commands may not take.
+const KEPT_TASKS: u64 = 256;
+
 /// The cgroups of one agent.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
@@ -20,6 +23,15 @@ impl Cgroups {
     pub(crate) fn below(mount: &Path) -> std::io::Result<Self> {
         let dir = mount.join("vk");
         std::fs::create_dir(&dir)?;
+        // Whatever the commands do, the agent keeps a share of the processor as large as theirs
+        // together, and threads to serve the host with. A kernel without these controllers still
+        // has cgroups.
+        for controller in ["+cpu", "+pids"] {
+            let _ = std::fs::write(mount.join("cgroup.subtree_control"), controller);
+        }
+        if let Some(most) = most_tasks() {
+            let _ = std::fs::write(dir.join("pids.max"), most.to_string());
+        }
         Ok(Self { dir })
     }
 
@@ -37,6 +49,24 @@ impl Cgroups {
         .or_fail(what)?;
         Ok((cgroup, procs))
     }
+}
+
+/// Processes and threads that all commands may have together: what the kernel can have, less a part
+/// for itself and the agent.
+fn most_tasks() -> Option<u64> {
+    let number = |path| {
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let threads = number("/proc/sys/kernel/threads-max")?;
+    let most = threads.min(number("/proc/sys/kernel/pid_max")?);
+    Some(
+        most.saturating_sub((most / 8).max(KEPT_TASKS))
+            .max(KEPT_TASKS),
+    )
 }
 
 /// One command's cgroup; removed with it, once it is empty.

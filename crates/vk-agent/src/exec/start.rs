@@ -63,6 +63,7 @@ pub(super) fn start(agent: &Agent, stream: u32, exec: &Exec) -> Result<Running, 
         identity: agent
             .becomes(&who)
             .then_some((who.uid, who.gid, &who.groups)),
+        not_spared: agent.mode == vk_guest_proto::Mode::Vm,
         mounts: root.mounts(),
         cgroup: procs.as_ref().map(AsFd::as_fd),
         stdin: pipes.stdin.as_fd(),

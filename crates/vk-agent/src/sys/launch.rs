@@ -27,6 +27,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) umask: u32,
     /// Who to become; `None` to stay who the agent is.
     pub(crate) identity: Option<(u32, u32, &'a [u32])>,
+    /// Whether the agent is spared when memory runs out, which the command must not inherit.
+    pub(crate) not_spared: bool,
     /// The mount namespace of the job.
     pub(crate) mounts: Option<BorrowedFd<'a>>,
     /// `cgroup.procs` of the command's own cgroup.
@@ -239,6 +241,11 @@ fn become_command(
             && libc::write(cgroup.as_raw_fd(), c"0".as_ptr().cast(), 1) != 1
         {
             return (2, errno());
+        }
+        if plan.not_spared {
+            let score = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
+            libc::write(score, c"0".as_ptr().cast(), 1);
+            libc::close(score);
         }
         if let Some(mounts) = plan.mounts
             && libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS) != 0
