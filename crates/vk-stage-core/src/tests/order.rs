@@ -122,8 +122,13 @@ fn the_first_failure_is_the_jobs() {
 #[test]
 fn what_cleaning_up_says_changes_nothing() {
     let ends = [failed(FailureClass::System)];
-    let job = job().ends("cleanup_file_variables", &ends).finish();
-    assert_eq!(job.class(), None);
+    let ended = job().ends("cleanup_file_variables", &ends).finish();
+    assert_eq!(ended.class(), None);
+    let mut died = job().until("cleanup_file_variables");
+    died.give(Input::VmDied {
+        message: "gone".to_owned(),
+    });
+    assert_eq!(died.class(), None);
 }
 
 /// STAGE-36
@@ -202,6 +207,11 @@ fn a_stage_with_nothing_to_do_does_not_run() {
     empty.caches[0].paths.clear();
     empty.dependencies[0].artifacts_file = None;
     empty.steps[1].script.clear();
+    assert_eq!(Job::new(plan(&empty, &[])).finish().ran, order);
+    empty.dependencies[0].artifacts_file = Some(DependencyFile {
+        filename: String::new(),
+        size: 0,
+    });
     assert_eq!(Job::new(plan(&empty, &[])).finish().ran, order);
 }
 
