@@ -10,7 +10,7 @@ use vk_hub_proto::limit::SPEC_BYTES;
 
 use crate::bench::{
     Bench, answer, code, digest, give_back, job, node, recorded, refused, relay, reservation,
-    result, spec, stage, start, submission,
+    result, stage, start, submission,
 };
 
 /// FLOW-15, API-27, API-34, FLOW-19
@@ -398,5 +398,4 @@ fn a_job_well_past_its_timeout_is_ended_and_its_node_told() {
     assert_eq!(placed(&bench), 1, "it may still run there");
     assert_eq!(bench.ends(session, 1, result()), [recorded(session, 1)]);
     assert_eq!(placed(&bench), 0);
-    let _ = spec(1);
 }

@@ -240,6 +240,21 @@ fn a_renewal_waits_10_s_for_the_node_and_its_late_answer_serves_no_other() {
     assert!(matches!(answer(&effects, second), Some(Answer::Renewed(_))));
 }
 
+#[test]
+fn a_renewal_nobody_waits_for_is_not_sent_again_on_the_next_session() {
+    let (mut bench, session) = Bench::with_node(2);
+    bench.reserved(session, 7);
+    bench.renew(reservation(7));
+    bench.stay(session, 10);
+    bench.close(session);
+    let session = bench.greet(1, 2);
+    let named = vec![held_reservation(reservation(7), 80)];
+    assert_eq!(bench.held(session, named, vec![]), []);
+    let (to, _) = bench.renew(reservation(7));
+    let effects = bench.lease_is(session, reservation(7), held(90));
+    assert!(matches!(answer(&effects, to), Some(Answer::Renewed(_))));
+}
+
 /// API-24
 #[test]
 fn renewing_what_is_over_answers_reservation_gone() {
