@@ -59,6 +59,11 @@ impl<W: Write + Seek> Builder<W> {
         }
     }
 
+    /// Sets the file system's UUID, for who knows it only after the content went by.
+    pub fn set_uuid(&mut self, uuid: [u8; 16]) {
+        self.uuid = uuid;
+    }
+
     /// Adds a directory, or gives an existing one this metadata. Of every entry: a path is taken
     /// from the root, its missing parents are made, links in it are followed inside the root.
     ///

@@ -191,6 +191,7 @@ impl<R: Read> Archive<R> {
         while let Some(rest) = block.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match self.read_some(rest)? {
                 0 if filled == 0 => return Ok(false),
+                0 if self.entries == 0 => return Err(self.header("it is shorter than a header")),
                 0 => return Err(self.truncated("a header")),
                 read => filled += read,
             }

@@ -243,6 +243,10 @@ fn what_is_no_tar_is_refused() {
         build(&[b"hello world ".repeat(100)]),
         Err(Error::Header { .. })
     ));
+    assert!(matches!(
+        build(&[b"short".to_vec()]),
+        Err(Error::Header { .. })
+    ));
     let mut bytes = Tarball::default().file("a", "1").finish();
     bytes[0] ^= 1;
     assert!(matches!(build(&[bytes]), Err(Error::Header { .. })));
