@@ -11,6 +11,7 @@
 mod archives;
 mod control;
 mod exec;
+mod extraction;
 mod files;
 mod host;
 mod namespaces;
