@@ -1,0 +1,190 @@
+//! Layers to an image in the store: decompressed, checked against their digests, merged.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use vk_erofs::{Builder, Options, Whiteouts};
+use vk_oci::{Digest, Hasher, ImageConfig, Platform, Reference, RunConfig};
+
+use crate::compression::decompress;
+use crate::error::Error;
+use crate::record::{Origin, Record};
+use crate::store::{BuildDir, Lease, Store};
+
+/// One layer to be merged.
+pub(crate) struct Layer<'a> {
+    /// As it is stored.
+    pub(crate) stored: Box<dyn Read + 'a>,
+    /// What that hashes to, where it is not known to already.
+    pub(crate) stored_digest: Option<Digest>,
+    /// What it hashes to uncompressed, where that is known.
+    pub(crate) diff_id: Option<Digest>,
+    pub(crate) whiteouts: Whiteouts,
+}
+
+/// An image being built.
+pub(crate) struct Build {
+    dir: BuildDir,
+    builder: Builder<File>,
+    name: Reference,
+    layers: usize,
+}
+
+/// What an image is, beside its layers.
+pub(crate) struct Identity {
+    pub(crate) digest: Digest,
+    pub(crate) registry_digest: Option<Digest>,
+    pub(crate) platform: Platform,
+    pub(crate) run: RunConfig,
+    pub(crate) config: Vec<u8>,
+    pub(crate) origin: Origin,
+}
+
+impl Identity {
+    pub(crate) fn new(digest: Digest, config: ImageConfig, bytes: Vec<u8>, origin: Origin) -> Self {
+        let ImageConfig { platform, run, .. } = config;
+        Self {
+            digest,
+            registry_digest: None,
+            platform,
+            run,
+            config: bytes,
+            origin,
+        }
+    }
+}
+
+impl Build {
+    pub(crate) fn new(store: &Store, name: Reference) -> Result<Self, Error> {
+        let dir = store.build_dir()?;
+        let builder = Builder::new(dir.disk()?, Options::default());
+        Ok(Self {
+            dir,
+            builder,
+            name,
+            layers: 0,
+        })
+    }
+
+    /// A directory for what is needed meanwhile.
+    pub(crate) fn scratch(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    /// Puts a layer on top; gives the digest of what it is uncompressed.
+    pub(crate) fn layer(&mut self, layer: Layer<'_>) -> Result<Digest, Error> {
+        self.layers += 1;
+        let mut stored = Hashed::new(layer.stored);
+        let failed = |image: &Self, source| Error::Layer {
+            image: image.name.familiar(),
+            layer: image.layers,
+            source,
+        };
+        let read = |image: &Self, source| failed(image, vk_erofs::Error::Read { entry: 0, source });
+        let (_, decompressed) = decompress(&mut stored).map_err(|error| read(self, error))?;
+        let mut tar = Hashed::new(decompressed);
+        self.builder
+            .layer(&mut tar, layer.whiteouts)
+            .map_err(|error| failed(self, error))?;
+        // What follows an archive's end is no part of the tree, but of the digest.
+        drain(&mut tar).map_err(|error| read(self, error))?;
+        let (decompressed, diff_id) = tar.finish();
+        drain(&mut decompressed.into_inner()).map_err(|error| read(self, error))?;
+        self.check(layer.diff_id, diff_id)?;
+        self.check(layer.stored_digest, stored.finish().1)?;
+        Ok(diff_id)
+    }
+
+    fn check(&self, wanted: Option<Digest>, found: Digest) -> Result<(), Error> {
+        match wanted {
+            Some(wanted) if wanted != found => Err(Error::LayerDigest {
+                image: self.name.familiar(),
+                layer: self.layers,
+                wanted,
+                found,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the image out and puts it into the store under its name.
+    pub(crate) fn commit(mut self, identity: Identity) -> Result<Lease, Error> {
+        let mut uuid = [0; 16];
+        for (to, from) in uuid.iter_mut().zip(identity.digest.bytes()) {
+            *to = *from;
+        }
+        self.builder.set_uuid(uuid);
+        let layer = self.layers;
+        let image = self.name.familiar();
+        let (disk, summary) = self.builder.finish().map_err(|source| Error::Layer {
+            image,
+            layer,
+            source,
+        })?;
+        if summary.dropped_xattrs > 0 {
+            let dropped = summary.dropped_xattrs;
+            tracing::info!(image = %self.name, dropped, "extended attributes that a disk image cannot have are left out");
+        }
+        let created = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let record = Record {
+            version: Record::VERSION,
+            digest: identity.digest,
+            platform: identity.platform,
+            run: identity.run,
+            origin: identity.origin,
+            bytes: summary.bytes,
+            inodes: summary.inodes,
+            created_secs: created.as_secs(),
+        };
+        self.dir.commit(
+            &disk,
+            &record,
+            &identity.config,
+            self.name,
+            identity.registry_digest,
+        )
+    }
+}
+
+/// Bytes after an archive's end that are still read, for the digest's sake.
+const TRAILER_MAX: u64 = 64 << 20;
+
+fn drain(input: &mut impl Read) -> io::Result<u64> {
+    let read = io::copy(&mut input.take(TRAILER_MAX + 1), &mut io::sink())?;
+    if read > TRAILER_MAX {
+        return Err(io::Error::other(
+            "more than 64 MiB follow the archive's end",
+        ));
+    }
+    Ok(read)
+}
+
+/// A reader that hashes what goes through.
+struct Hashed<R> {
+    input: R,
+    hasher: Hasher,
+}
+
+impl<R: Read> Hashed<R> {
+    fn new(input: R) -> Self {
+        Self {
+            input,
+            hasher: Hasher::default(),
+        }
+    }
+
+    fn finish(self) -> (R, Digest) {
+        (self.input, self.hasher.finish())
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.hasher.update(buffer.get(..read).unwrap_or_default());
+        Ok(read)
+    }
+}
