@@ -184,6 +184,7 @@ fn steps_run_as_their_when_and_allow_failure_say() {
     assert_eq!(run(&["step_build"]), (broken, Some(FailureClass::Script)));
 }
 
+/// STAGE-30
 #[test]
 fn a_stage_with_nothing_to_do_does_not_run() {
     let mut bare = spec();
