@@ -122,9 +122,10 @@ impl BuildDir {
 
 impl Drop for BuildDir {
     fn drop(&mut self) {
-        if let Some(dir) = &self.dir
-            && let Err(error) = fs::remove_dir_all(dir)
-        {
+        let Some(dir) = &self.dir else { return };
+        // Not while another process looks through the directories.
+        let _lock = self.store.lock_shared();
+        if let Err(error) = fs::remove_dir_all(dir) {
             tracing::warn!(dir = %dir.display(), %error, "a build directory is left; the next start clears it");
         }
     }

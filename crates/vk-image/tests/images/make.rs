@@ -58,11 +58,11 @@ impl Image {
         );
         let described: Vec<String> = layers
             .iter()
-            .map(|(_, stored)| descriptor(stored))
+            .map(|(_, stored)| typed(stored, "layer.v1.tar+gzip"))
             .collect();
         let manifest = format!(
             r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{},"layers":[{}]}}"#,
-            descriptor(config.as_bytes()),
+            typed(config.as_bytes(), "config.v1+json"),
             described.join(",")
         );
         let layers = layers.iter().map(|(_, stored)| stored.clone()).collect();
@@ -84,7 +84,7 @@ impl Image {
 
     /// Its line in an index, with more said of it.
     pub(crate) fn entry(&self, more: &str) -> String {
-        let line = descriptor(self.manifest.as_bytes());
+        let line = typed(self.manifest.as_bytes(), "manifest.v1+json");
         line.replacen('{', &format!("{{{more}"), 1)
     }
 
@@ -114,6 +114,11 @@ pub(crate) fn descriptor(bytes: &[u8]) -> String {
         Digest::of(bytes),
         bytes.len()
     )
+}
+
+fn typed(bytes: &[u8], media_type: &str) -> String {
+    let said = format!(r#"{{"mediaType":"application/vnd.oci.image.{media_type}","#);
+    descriptor(bytes).replacen('{', &said, 1)
 }
 
 pub(crate) fn index(entries: &[String]) -> String {
