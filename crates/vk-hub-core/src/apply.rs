@@ -163,13 +163,14 @@ impl Fleet {
                 stage,
                 result,
                 by_node,
-                at_ms: _,
+                at_ms,
             } => {
                 let phase = Phase::Finished {
                     node: *node,
                     stage: stage.clone(),
                     result: result.clone(),
                     by_node: *by_node,
+                    at_ms: *at_ms,
                 };
                 self.set_phase(*job, phase)
             }

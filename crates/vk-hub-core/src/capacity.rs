@@ -52,6 +52,9 @@ impl Fleet {
         if let Some(id) = self.classes.find(placement) {
             return id;
         }
+        if let Some(forgotten) = self.classes.trim(self.settings.placements) {
+            self.timers.clear(Timer::Round(forgotten));
+        }
         let revision = self.clock.next_revision();
         let id = self.classes.add(placement.clone(), revision);
         let most = self.settings.fits_per_node;

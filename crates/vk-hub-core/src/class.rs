@@ -170,10 +170,10 @@ impl Classes {
         id
     }
 
-    /// Forgets the class that was not used for longest and that nobody waits for, if there are
-    /// more than `most`; which.
+    /// Makes room for one more: forgets the class that was not used for longest and that nobody
+    /// waits for, if there are `most` or more; which.
     pub(crate) fn trim(&mut self, most: usize) -> Option<ClassId> {
-        if self.by_id.len() <= most {
+        if self.by_id.len() < most {
             return None;
         }
         let idle = self.by_id.iter().filter(|(_, class)| class.is_idle());

@@ -38,12 +38,17 @@ pub struct Settings {
     pub renew_within: Duration,
     /// How long a request is remembered (API-46).
     pub remember_requests: Duration,
+    /// Requests without a job remembered at most; the oldest are forgotten first.
+    pub remembered_requests: usize,
     /// Granted reservation requests remembered at most; the oldest are forgotten first.
     pub remembered_grants: usize,
     /// Unfinished jobs at most (API-68).
     pub unfinished_jobs: usize,
     /// Settled jobs kept (API-71).
     pub job_history: usize,
+    /// Jobs that ended and that nobody settled are settled by the hub after this long; off by
+    /// default (API-71).
+    pub settle_after: Option<Duration>,
     /// Requests held at most.
     pub waiting_requests: usize,
     /// Placements whose capacity is remembered though nobody waits for it.
@@ -73,9 +78,11 @@ impl Default for Settings {
             ask_again_after: Duration::from_secs(2),
             renew_within: Duration::from_secs(10),
             remember_requests: Duration::from_secs(86_400),
+            remembered_requests: 65_536,
             remembered_grants: 65_536,
             unfinished_jobs: 16_384,
             job_history: 10_000,
+            settle_after: None,
             waiting_requests: 8_192,
             placements: 1_024,
             fits_per_node: 1_024,

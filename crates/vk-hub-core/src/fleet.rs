@@ -12,7 +12,8 @@ use crate::job::Job;
 use crate::memory::{Grants, Memory};
 use crate::node::Node;
 use crate::request::{Asker, RequestKey};
-use crate::reservation::{Reservation, Seek};
+use crate::reservation::Reservation;
+use crate::seek::Seek;
 use crate::timers::{Timer, Timers};
 use crate::wait::Wait;
 use crate::{Config, Effect, Input, Record, RequestHandle, SessionHandle, Settings};
@@ -129,6 +130,7 @@ impl Fleet {
                 Timer::Round(class) => self.on_round(now, class),
                 Timer::Place(job) => self.on_not_placed(now, job, out),
                 Timer::Overdue(job) => self.on_overdue(now, job, out),
+                Timer::Unsettled(job) => self.on_unsettled(job, out),
                 Timer::Wait(to) => self.on_wait_over(to, out),
             }
         }

@@ -80,6 +80,7 @@ pub(crate) enum Phase {
         stage: Option<String>,
         result: JobResult,
         by_node: bool,
+        at_ms: u64,
     },
 }
 

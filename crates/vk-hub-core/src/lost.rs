@@ -6,9 +6,9 @@ use vk_hub_proto::job::FailureClass;
 use vk_hub_proto::{JobId, NodeId};
 use vk_step::Now;
 
+use crate::finish::RESTARTED;
 use crate::fleet::{Fleet, Out};
 use crate::job::Phase;
-use crate::start::RESTARTED;
 
 impl Fleet {
     /// The node was out of touch for too long: its jobs are lost.

@@ -62,6 +62,11 @@ impl Memory {
         Some((entry.digest, &entry.outcome))
     }
 
+    /// Requests without a job.
+    pub(crate) fn without_job(&self) -> usize {
+        self.by_age.len()
+    }
+
     /// The oldest request without a job, and when it was made, served milliseconds.
     pub(crate) fn oldest(&self) -> Option<(u64, RequestKey)> {
         self.by_age.first().copied()

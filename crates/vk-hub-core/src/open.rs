@@ -83,6 +83,7 @@ impl Fleet {
         let base_ms = self.clock.served_ms(now);
         let mut retained = Vec::new();
         let mut running = Vec::new();
+        let mut unsettled = Vec::new();
         for (id, job) in &mut self.jobs {
             job.revision = revision;
             let durable = outputs.get(id).copied().unwrap_or(0);
@@ -92,7 +93,12 @@ impl Fleet {
             }
             match &job.phase {
                 Phase::Queued => {}
-                Phase::Finished { result, .. } => job.output.close(result.output_len),
+                Phase::Finished { result, at_ms, .. } => {
+                    job.output.close(result.output_len);
+                    if !job.settled {
+                        unsettled.push((*id, *at_ms));
+                    }
+                }
                 Phase::Starting { node, at_ms } | Phase::Running { node, at_ms, .. } => {
                     if let Some(node) = self.nodes.get_mut(node) {
                         node.jobs.insert(*id);
@@ -103,6 +109,9 @@ impl Fleet {
         }
         for (id, at_ms) in running {
             self.watch_timeout(id, at_ms);
+        }
+        for (id, ended_ms) in unsettled {
+            self.watch_unsettled(id, ended_ms);
         }
         self.resume_silence(now, base_ms);
         if self.unfinished > 0 {

@@ -26,11 +26,26 @@ impl Fleet {
         }
         if !job.settled {
             self.keep(Record::JobSettled { job: id }, out);
+            self.timers.clear(Timer::Unsettled(id));
             self.bump(id);
             out.effect(Effect::DropOutput { job: id });
             self.forget_oldest(out);
         }
         Ok(Answer::Settled)
+    }
+
+    /// Where the operator wants it, a job that ended at `ended_ms` is not kept for ever.
+    pub(crate) fn watch_unsettled(&mut self, id: JobId, ended_ms: u64) {
+        if let Some(after) = self.settings.settle_after {
+            let end_ms = ended_ms.saturating_add(millis(after));
+            let at = self.clock.moment(end_ms);
+            self.timers.set(Timer::Unsettled(id), at);
+        }
+    }
+
+    pub(crate) fn on_unsettled(&mut self, id: JobId, out: &mut Out) {
+        // One that is gone or was settled meanwhile has nothing left to do.
+        let _ = self.settle(id, out);
     }
 
     /// The oldest settled jobs beyond the history's length are forgotten (API-71).
@@ -67,12 +82,18 @@ impl Fleet {
         }
     }
 
-    /// Sets the deadline at which the oldest remembered request's day is over.
+    /// Sets the deadline at which the oldest remembered request's day is over, or there are too
+    /// many.
     pub(crate) fn arm_forgetting(&mut self) {
         if let Some((at_ms, _)) = self.memory.oldest() {
             let day = millis(self.settings.remember_requests);
-            let at = self.clock.moment(at_ms.saturating_add(day));
-            self.timers.set(Timer::Requests, at);
+            let too_many = self.memory.without_job() > self.settings.remembered_requests;
+            let at_ms = if too_many {
+                0
+            } else {
+                at_ms.saturating_add(day)
+            };
+            self.timers.set(Timer::Requests, self.clock.moment(at_ms));
         }
     }
 
@@ -83,7 +104,8 @@ impl Fleet {
             let Some((at_ms, key)) = self.memory.oldest() else {
                 return;
             };
-            if at_ms.saturating_add(day) > served {
+            let too_many = self.memory.without_job() > self.settings.remembered_requests;
+            if !too_many && at_ms.saturating_add(day) > served {
                 return self.arm_forgetting();
             }
             let record = Record::RequestForgotten {

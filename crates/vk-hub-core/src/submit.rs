@@ -14,7 +14,8 @@ use crate::fleet::{Fleet, Out};
 use crate::job::Placing;
 use crate::memory::Remembered;
 use crate::request::RequestKey;
-use crate::reservation::{ReservationPhase, no_such_reservation, other_body};
+use crate::reservation::{ReservationPhase, no_such_reservation};
+use crate::seek::other_body;
 use crate::timers::Timer;
 use crate::{Answer, Approve, Digest, JobSummary, Principal, Record, Refusal};
 

@@ -36,6 +36,8 @@ pub(crate) enum Timer {
     Place(JobId),
     /// A job well past its timeout.
     Overdue(JobId),
+    /// A job that ended and that nobody settled.
+    Unsettled(JobId),
     /// A held request.
     Wait(RequestHandle),
 }

@@ -159,10 +159,6 @@ impl Fleet {
                 self.answer(to, answer, out);
             }
         }
-        let most = self.settings.placements;
-        if let Some(class) = self.classes.trim(most) {
-            self.timers.clear(Timer::Round(class));
-        }
     }
 
     fn announce_capacity(&mut self, id: ClassId, out: &mut Out) {

@@ -113,6 +113,25 @@ fn a_refused_submission_is_remembered_as_one() {
     assert!(matches!(bench.ask(again(1, 1, 1)), Answer::Submitted(_)));
 }
 
+#[test]
+fn a_flood_of_refused_submissions_is_not_remembered_without_bound() {
+    let mut bench = Bench::with(|settings| {
+        settings.approve = Approve::Ask;
+        settings.remembered_requests = 3;
+    });
+    for n in 1..6 {
+        bench.ask(again(n, n, n));
+    }
+    bench.pass_secs(1);
+    let forgotten = |record: &&Record| matches!(record, Record::RequestForgotten { .. });
+    assert_eq!(bench.records.iter().filter(forgotten).count(), 2);
+    bench.settings.approve = Approve::All;
+    bench.restart();
+    assert!(matches!(bench.ask(again(1, 1, 1)), Answer::Submitted(_)));
+    let newest = bench.ask(again(5, 5, 5));
+    assert_eq!(code(&newest), (403, ErrorCode::ApprovalPending));
+}
+
 /// API-46, API-60
 #[test]
 fn a_repeated_reservation_gets_its_grant_again_and_a_failed_one_is_tried_anew() {
@@ -131,7 +150,7 @@ fn a_repeated_reservation_gets_its_grant_again_and_a_failed_one_is_tried_anew() 
     assert_eq!(effects, [crate::bench::offer(session, reservation(8))]);
 }
 
-/// API-59
+/// API-59, ERR-28
 #[test]
 fn a_repeat_of_a_reservation_still_being_served_is_unavailable() {
     let (mut bench, session) = Bench::with_node(1);

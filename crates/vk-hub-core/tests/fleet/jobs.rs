@@ -350,6 +350,19 @@ fn a_job_of_another_server_than_the_relays_is_forbidden() {
     bench.submit(2, None);
 }
 
+/// PLACE-07
+#[test]
+fn a_relays_placement_is_taken_as_it_is() {
+    let mut bench = Bench::new();
+    let mut request = submission(1, None);
+    request.placement.pool = "nobody-made-this-pool".parse().unwrap();
+    request.placement.envelope.mem_mib = u64::MAX;
+    request.placement.envelope.cpus = u32::MAX;
+    request.placement.envelope.disk_bytes = u64::MAX;
+    let made = bench.ask(Bench::submit_request(1, request));
+    assert!(matches!(made, Answer::Submitted(_)));
+}
+
 /// ERR-10, ERR-20
 #[test]
 fn without_approval_a_job_is_refused_and_not_kept() {
@@ -363,6 +376,7 @@ fn without_approval_a_job_is_refused_and_not_kept() {
     assert!(matches!(kept, Record::SubmissionRefused { .. }));
 }
 
+/// API-68
 #[test]
 fn a_hub_with_as_many_jobs_as_it_takes_is_unavailable() {
     let mut bench = Bench::with(|settings| settings.unfinished_jobs = 1);

@@ -17,6 +17,7 @@ mod held;
 mod idempotency;
 mod jobs;
 mod lost;
+mod messages;
 mod offers;
 mod order;
 mod output;

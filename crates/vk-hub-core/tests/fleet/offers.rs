@@ -47,7 +47,58 @@ fn an_envelope_is_offered_to_one_node_after_the_other_until_one_accepts() {
     assert_eq!(bench.fleet.waiting(), 0);
 }
 
-/// API-20, API-22
+/// API-20
+#[test]
+fn candidates_are_in_the_pool_carry_the_labels_are_ready_and_have_room() {
+    let mut bench = Bench::new();
+    let mut sessions = Vec::new();
+    for n in 1..=5 {
+        bench.add_node(n);
+        let session = bench.connect(n, if n == 4 { 0 } else { 2 });
+        let labels: &[&str] = if n == 2 { &[] } else { &["large"] };
+        let told = crate::bench::inventory(4, labels);
+        bench.from(session, vk_hub_core::FromNode::Inventory(Box::new(told)));
+        sessions.push(session);
+    }
+    let mut draining = crate::bench::ready();
+    draining.state = Some(vk_hub_proto::node_session::NodeState::Draining);
+    let told = vk_hub_core::FromNode::Report(Box::new(draining));
+    bench.from(sessions[2], told);
+    bench.operate(vk_hub_core::OperatorRequest::SetPools {
+        node: node(1),
+        pools: vec!["other".parse().unwrap()],
+    });
+    let mut wanted = placement();
+    wanted.labels = vec!["large".parse().unwrap()];
+    let request = Request::Reserve {
+        request: vk_hub_proto::client::ReservationRequest {
+            request_id: request_id(7),
+            placement: wanted,
+            lease_secs: 90,
+            wait_secs: 60,
+        },
+        digest: digest(7),
+        fresh: reservation(7),
+    };
+    let (_, effects) = bench.send(relay(1), request);
+    assert_eq!(effects, [offer(sessions[4], reservation(7))]);
+    let effects = bench.refuses(sessions[4], reservation(7), RefusalReason::Memory);
+    assert_eq!(effects, [], "nobody else");
+}
+
+/// API-70
+#[test]
+fn a_reservation_request_is_held_for_a_minute_at_most() {
+    let mut bench = Bench::new();
+    let (to, _) = bench.reserve(7, 4_000);
+    let almost = Duration::from_millis(59_999);
+    assert_eq!(bench.pass(almost), []);
+    let effects = bench.pass(Duration::from_millis(1));
+    let refused = answer(&effects, to).expect("an answer");
+    assert_eq!(code(&refused), (503, ErrorCode::NoCapacity));
+}
+
+/// API-22, ERR-28
 #[test]
 fn when_no_node_accepts_in_time_the_answer_is_no_capacity() {
     let (mut bench, session) = Bench::with_node(2);

@@ -58,6 +58,26 @@ fn the_newest_settled_jobs_are_kept_and_unsettled_ones_whatever_their_age() {
 
 /// API-71
 #[test]
+fn where_the_operator_wants_it_jobs_nobody_settles_are_settled_by_the_hub() {
+    let mut bench = Bench::with(|settings| {
+        settings.settle_after = Some(std::time::Duration::from_secs(1_000));
+    });
+    for n in 1..3 {
+        bench.submit(n, None);
+        bench.cancel(n, CancelMode::Immediate);
+    }
+    bench.settle(1);
+    bench.pass_secs(500);
+    bench.restart();
+    bench.pass_secs(600);
+    assert!(!bench.fleet.job(job(2)).unwrap().settled);
+    let effects = bench.pass_secs(600);
+    assert!(bench.fleet.job(job(2)).unwrap().settled);
+    assert_eq!(effects, [Effect::DropOutput { job: job(2) }]);
+}
+
+/// API-71
+#[test]
 fn operators_may_settle_and_cancel_anybodys_job() {
     let (mut bench, session) = Bench::with_node(2);
     bench.running(session, 1);

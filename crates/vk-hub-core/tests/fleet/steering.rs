@@ -30,7 +30,7 @@ fn a_node_that_offers_version_3_gets_it() {
     assert_eq!(VERSIONS.highest_common(older), Some(2));
 }
 
-/// DISP-05, DISP-06
+/// DISP-02, DISP-06
 #[test]
 fn a_job_message_in_a_session_below_version_3_ends_it() {
     let mut bench = Bench::new();
