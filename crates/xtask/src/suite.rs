@@ -7,7 +7,7 @@
 //! | path | what |
 //! |---|---|
 //! | `bin/` | our programs as they ship, and the tools they start |
-//! | `bin-process/` | the same, those that can with the feature `process-vmm` |
+//! | `bin-process/` | the same, with the test features they declare: `process-vmm`, `kill-points` |
 //! | `guest/` | the boot bundle |
 //! | `images/` | root file systems as tar files |
 //! | `fixtures/<crate>/` | what lies under `crates/<crate>/tests/` and is not Rust |

@@ -6,7 +6,7 @@ use super::Breach;
 use crate::workspace::{Metadata, Package};
 
 /// Each crate's floor. Crates of later work stand here before they exist.
-const FLOORS: [(&str, u8); 24] = [
+const FLOORS: [(&str, u8); 25] = [
     ("vk-step", 0),
     ("vk-hub-proto", 0),
     ("vk-guest-proto", 0),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, u8); 24] = [
     ("vk-oci", 1),
     ("vk-trace", 1),
     ("vk-erofs", 1),
+    ("vk-kill", 1),
     ("vk-vm", 2),
     ("vk-image", 2),
     ("vk-hub-client", 2),

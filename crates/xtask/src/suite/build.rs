@@ -11,8 +11,21 @@ use crate::workspace::{self, Metadata, Package};
 /// The target of the guest's init: the same C library, linked statically.
 const AGENT_TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The feature of programs that can run a job without a virtual machine, for tests.
-pub(super) const PROCESS_VMM: &str = "process-vmm";
+/// The profile of the guest's init, which is loaded with every guest.
+const AGENT_PROFILE: &str = "agent";
+
+/// Features that only tests and benches build with: jobs without a virtual machine, and kill points.
+const TEST_FEATURES: [&str; 2] = ["process-vmm", "kill-points"];
+
+/// The test features that a crate declares, as cargo is asked for them.
+pub(super) fn test_features(package: &Package) -> Vec<String> {
+    let declared = TEST_FEATURES
+        .iter()
+        .filter(|name| package.features.contains_key(**name));
+    declared
+        .map(|name| format!("{}/{name}", package.name))
+        .collect()
+}
 
 /// Builds with one profile.
 pub(super) struct Builder<'a> {
@@ -36,23 +49,16 @@ impl Builder<'_> {
         if self.metadata.member("vk-agent").is_none() {
             return Ok(None);
         }
-        // Always optimised: its size is part of every boot.
         let mut cargo = workspace::cargo(self.root);
-        cargo.args([
-            "build",
-            "--release",
-            "--package",
-            "vk-agent",
-            "--target",
-            AGENT_TARGET,
-        ]);
+        cargo.args(["build", "--package", "vk-agent"]);
+        cargo.args(["--profile", AGENT_PROFILE, "--target", AGENT_TARGET]);
         cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
         run(&mut cargo, "building the guest's init")?;
         let folder = self
             .metadata
             .target_directory
             .join(AGENT_TARGET)
-            .join("release");
+            .join(AGENT_PROFILE);
         Ok(Some(folder.join("vk-agent")))
     }
 
@@ -66,21 +72,18 @@ impl Builder<'_> {
         self.metadata.members().into_iter().filter(staged).collect()
     }
 
-    /// Builds the programs of some crates, with a feature where it is asked. They are built apart
-    /// from the tests: in one build, a feature that a test asks for would reach the programs too.
-    pub(super) fn programs(
-        &self,
-        crates: &[&Package],
-        feature: Option<&str>,
-    ) -> Result<Vec<PathBuf>> {
+    /// Builds the programs of some crates, with their test features where that is asked. They are
+    /// built apart from the tests: in one build, a feature that a test asks for would reach the
+    /// programs too.
+    pub(super) fn programs(&self, crates: &[&Package], for_tests: bool) -> Result<Vec<PathBuf>> {
         let mut cargo = workspace::cargo(self.root);
         cargo.args(["build", "--bins"]).args(self.profile());
         for package in crates {
             cargo.args(["--package", &package.name]);
-            if let Some(feature) = feature {
-                cargo
-                    .arg("--features")
-                    .arg(format!("{}/{feature}", package.name));
+            if for_tests {
+                test_features(package)
+                    .iter()
+                    .for_each(|f| _ = cargo.args(["--features", f]));
             }
         }
         run(&mut cargo, "building the programs")?;
@@ -105,11 +108,9 @@ impl Builder<'_> {
         ]);
         cargo.args(self.profile());
         for package in self.metadata.members() {
-            if package.features.contains_key(PROCESS_VMM) {
-                cargo
-                    .arg("--features")
-                    .arg(format!("{}/{PROCESS_VMM}", package.name));
-            }
+            test_features(package)
+                .iter()
+                .for_each(|f| _ = cargo.args(["--features", f]));
         }
         cargo
             .stdout(Stdio::piped())

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::StageArgs;
-use super::build::{Builder, Built, PROCESS_VMM};
+use super::build::{Builder, Built, test_features};
 use super::index::{self, TestProgram, Wishes};
 use super::lock::RootLock;
 use crate::workspace::{self, Metadata, Package};
@@ -83,17 +83,17 @@ fn stage_programs(builder: &Builder<'_>, root: &Path) -> Result<()> {
         eprintln!("stage: no crate builds a program yet");
         return Ok(());
     }
-    for program in builder.programs(&crates, None)? {
+    for program in builder.programs(&crates, false)? {
         place(&program, &into(&bin, &program), 0o755)?;
     }
-    let has_feature = |package: &&Package| package.features.contains_key(PROCESS_VMM);
+    let has_feature = |package: &&Package| !test_features(package).is_empty();
     let (with, without): (Vec<&Package>, Vec<&Package>) = crates.into_iter().partition(has_feature);
     let process = root.join("bin-process");
     for name in without.iter().flat_map(|package| package.programs()) {
         place(&bin.join(name), &process.join(name), 0o755)?;
     }
     if !with.is_empty() {
-        for program in builder.programs(&with, Some(PROCESS_VMM))? {
+        for program in builder.programs(&with, true)? {
             place(&program, &into(&process, &program), 0o755)?;
         }
     }
