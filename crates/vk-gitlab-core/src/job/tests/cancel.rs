@@ -170,3 +170,21 @@ fn a_token_that_ended_under_the_job_stops_it_undelivered() {
     world.pass_secs(60);
     world.assert_dropped();
 }
+
+/// STATE-09, GL-38
+#[test]
+fn a_job_given_up_is_settled_once_it_is_finished_and_not_before() {
+    let mut world = World::running();
+    world.hub.slow_cancel = true;
+    world.gitlab.fault(status(403));
+    world.print("x");
+    world.pass_secs(60);
+    assert_eq!(world.hub.cancels, [CancelMode::Immediate]);
+    assert_eq!(world.hub.settles, 0);
+    assert!(!world.removed);
+    assert_eq!(world.over, 1, "its slot is free all the same");
+    world.finish(Some(FailureClass::Canceled));
+    world.pass_secs(5);
+    assert_eq!(world.hub.settles, 1);
+    world.assert_dropped();
+}

@@ -305,3 +305,25 @@ fn a_job_that_was_removed_stays_removed() {
     assert!(world.removed);
     assert_eq!(world.gitlab.calls(), [""; 0]);
 }
+
+/// GL-22, GL-74
+#[test]
+fn closing_lines_that_gitlab_has_are_not_sent_again_after_a_restart() {
+    let mut world = World::running();
+    world.pass_secs(20);
+    world.finish(Some(FailureClass::Lost));
+    world.pump();
+    assert!(world.gitlab.trace.ends_with(b"the job's node was lost\n"));
+    let kept = world.records.iter().rev().find_map(|record| match record {
+        Record::Patched(point) => Some(point.offset),
+        _ => None,
+    });
+    assert_eq!(
+        kept,
+        Some(world.gitlab.trace.len() as u64),
+        "the daemon knows that the trace is whole"
+    );
+    world.crash();
+    world.pass_secs(10);
+    world.assert_right_end(Status::Failed);
+}

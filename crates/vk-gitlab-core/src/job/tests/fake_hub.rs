@@ -32,6 +32,9 @@ pub(super) struct FakeHub {
     pub(super) settled: bool,
     pub(super) forgotten: bool,
     pub(super) starts: u32,
+    pub(super) settles: u32,
+    /// A cancel takes its time: the job ends when the test says so.
+    pub(super) slow_cancel: bool,
     pub(super) faults: VecDeque<Fault>,
 }
 
@@ -176,7 +179,7 @@ impl FakeHub {
                 hub.cancel = Some(mode);
                 hub.changed();
             }
-            if mode == CancelMode::Immediate && hub.state.is_some() {
+            if mode == CancelMode::Immediate && hub.state.is_some() && !hub.slow_cancel {
                 hub.finish(result(Some(FailureClass::Canceled)));
             }
             hub.view_now()
@@ -184,6 +187,7 @@ impl FakeHub {
     }
 
     pub(super) fn settle(&mut self) -> Result<(), HubFailure> {
+        self.settles += 1;
         self.call(|hub| {
             if hub.state != Some(JobState::Finished) {
                 return Err(HubFailure::coded(ErrorCode::Conflict, 409, "not finished"));

@@ -8,7 +8,7 @@ use vk_hub_proto::job::FailureClass;
 use super::fake_gitlab::Status;
 use super::fake_hub::Fault;
 use super::world::{WALL, World, new_job};
-use crate::job::{Note, Phase, Record};
+use crate::job::{GitLabAnswer, Note, Phase, Record};
 use crate::{HubFailure, WithoutReservation};
 
 /// ADM-28
@@ -86,6 +86,11 @@ fn a_job_not_submitted_in_time_is_failed_and_then_stopped_and_settled() {
         Some(Phase::Abandoned)
     );
     assert_eq!(world.over, 1, "its slot is free meanwhile");
+    let abandoned = world
+        .records
+        .iter()
+        .filter(|record| **record == Record::Abandoned);
+    assert_eq!(abandoned.count(), 1);
     world.hub.faults.clear();
     world.hub.accept();
     world.pass_secs(60);
@@ -177,5 +182,28 @@ fn a_job_the_hub_has_forgotten_is_failed_and_dropped() {
     assert_eq!(world.gitlab.status, Status::Failed);
     assert!(world.notes.contains(&Note::LostByHub));
     assert!(world.gitlab.output.is_some());
+    world.assert_dropped();
+}
+
+/// STATE-21
+#[test]
+fn an_abandoned_job_is_stopped_at_the_hub_while_gitlab_does_not_answer() {
+    let mut world = World::new();
+    world.hub.slow_cancel = true;
+    for _ in 0..15 {
+        world.hub.fail(HubFailure::transport("unreachable"));
+    }
+    for _ in 0..50 {
+        world.gitlab.fault(GitLabAnswer::default());
+    }
+    world.take(new_job());
+    world.pass_secs(500);
+    assert_eq!(world.gitlab.status, Status::Running, "not told yet");
+    assert_eq!(world.hub.cancels, [CancelMode::Immediate]);
+    assert_eq!(world.hub.settles, 0, "nor settled");
+    world.gitlab.faults.clear();
+    world.finish(Some(FailureClass::Canceled));
+    world.pass_secs(3600);
+    assert_eq!(world.gitlab.status, Status::Failed);
     world.assert_dropped();
 }
