@@ -5,6 +5,7 @@ mod decisions;
 mod files;
 mod floors;
 mod manifests;
+mod map;
 mod purity;
 mod sources;
 
@@ -77,6 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     breaches.extend(decisions::check(&root, &files)?);
     breaches.extend(manifests::check(&root, &metadata)?);
     breaches.extend(floors::check(&metadata));
+    breaches.extend(map::check(&root, &metadata)?);
     breaches.extend(purity::check(&root, &metadata, &files)?);
     breaches.extend(clippy_law::check(&root, &metadata)?);
     if args.probe {
