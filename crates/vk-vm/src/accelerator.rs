@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle::Bundle;
 use crate::machine::{Accelerator, MEMORY_MIN, Machine};
-use crate::qemu::{Qemu, QemuSettings, find_qemu};
+use crate::qemu::{Qemu, QemuSettings};
 use crate::start_error::StartError;
 
 /// A boot under a KVM that works takes well under a second; a busy host is allowed for.
@@ -122,7 +122,13 @@ pub async fn probe(
         return Ok(known.kvm.clone());
     }
     let kvm = boot(settings, directory, limit).await?;
-    remembered.insert(0, Remembered { on, kvm: kvm.clone() });
+    remembered.insert(
+        0,
+        Remembered {
+            on,
+            kvm: kvm.clone(),
+        },
+    );
     remembered.truncate(REMEMBERED_MAX);
     if let Err(error) = remember(memory, &remembered) {
         let file = memory.display();
@@ -146,12 +152,18 @@ async fn boot(
     directory: &Path,
     limit: Duration,
 ) -> Result<Kvm, StartError> {
-    let settings = QemuSettings { accelerator: Accelerator::Kvm, ..settings.clone() };
+    let settings = QemuSettings {
+        accelerator: Accelerator::Kvm,
+        ..settings.clone()
+    };
     let qemu = Qemu::prepare(settings).await?;
     let parent = tempfile::Builder::new()
         .prefix("vk-probe-")
         .tempdir_in(directory)
-        .map_err(StartError::io(format!("make a directory in {}", directory.display())))?;
+        .map_err(StartError::io(format!(
+            "make a directory in {}",
+            directory.display()
+        )))?;
     let machine = Machine {
         directory: parent.path().join("vm"),
         cpus: 1,
@@ -169,20 +181,29 @@ async fn boot(
             let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
             Ok(Kvm::Hangs { limit_ms })
         }
-        Err(StartError::Died(death)) => Ok(Kvm::Fails { why: death.to_string() }),
+        Err(StartError::Died(death)) => Ok(Kvm::Fails {
+            why: death.to_string(),
+        }),
         Err(other) => Err(other),
     }
 }
 
 fn circumstances(settings: &QemuSettings) -> Result<Circumstances, StartError> {
     let bundle = Bundle::open(&settings.bundle)?;
-    let qemu = find_qemu(settings.qemu.as_deref())?;
-    let file = fs::metadata(&qemu).map_err(StartError::io(format!("look at {}", qemu.display())))?;
-    let changed = file.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let qemu = settings.find_qemu()?;
+    let file =
+        fs::metadata(&qemu).map_err(StartError::io(format!("look at {}", qemu.display())))?;
+    let changed = file
+        .modified()
+        .ok()
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let manifest = bundle.manifest();
     Ok(Circumstances {
         guest_kernel: format!("{} {}", manifest.kernel_release, manifest.kernel.sha256),
-        host_kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        host_kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
         processor: processor(),
         qemu,
         qemu_size: file.len(),
@@ -193,14 +214,21 @@ fn circumstances(settings: &QemuSettings) -> Result<Circumstances, StartError> {
 /// The processor's name; all of a host's processors are alike for this.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("model name"));
-    line.map_or("unknown", |line| line.trim_start_matches([' ', '\t', ':'])).to_owned()
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    line.map_or("unknown", |line| line.trim_start_matches([' ', '\t', ':']))
+        .to_owned()
 }
 
 /// A memory that cannot be read is no memory.
 fn recall(memory: &Path) -> Vec<Remembered> {
     let small = fs::metadata(memory).is_ok_and(|file| file.len() <= MEMORY_FILE_MAX);
-    let text = if small { fs::read(memory).unwrap_or_default() } else { Vec::new() };
+    let text = if small {
+        fs::read(memory).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
@@ -250,9 +278,19 @@ mod tests {
         let memory = directory.path().join("state/kvm.json");
         assert!(recall(&memory).is_empty());
         let kvm = Kvm::Hangs { limit_ms: 10_000 };
-        remember(&memory, &[Remembered { on: on("/usr/bin/qemu"), kvm: kvm.clone() }]).unwrap();
+        remember(
+            &memory,
+            &[Remembered {
+                on: on("/usr/bin/qemu"),
+                kvm: kvm.clone(),
+            }],
+        )
+        .unwrap();
         let recalled = recall(&memory);
-        assert_eq!((&recalled[0].on, &recalled[0].kvm), (&on("/usr/bin/qemu"), &kvm));
+        assert_eq!(
+            (&recalled[0].on, &recalled[0].kvm),
+            (&on("/usr/bin/qemu"), &kvm)
+        );
         assert_ne!(recalled[0].on, on("/opt/qemu"));
         fs::write(&memory, "[{").unwrap();
         assert!(recall(&memory).is_empty());
@@ -266,6 +304,11 @@ mod tests {
         assert!(said(Kvm::Denied).contains("group"));
         assert!(said(Kvm::Absent).contains("does not exist"));
         assert!(said(Kvm::Hangs { limit_ms: 9 }).contains("within 9 ms"));
-        assert!(said(Kvm::Fails { why: "MSR".to_owned() }).contains("MSR"));
+        assert!(
+            said(Kvm::Fails {
+                why: "MSR".to_owned()
+            })
+            .contains("MSR")
+        );
     }
 }

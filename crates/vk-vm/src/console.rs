@@ -17,7 +17,9 @@ const SEGMENT: usize = 256 * 1024;
 /// Bytes kept in memory.
 const MEMORY: usize = 64 * 1024;
 /// Bytes of a console's tail shown in an error.
-const TAIL: usize = 2048;
+const TAIL: usize = 4096;
+/// A kernel's last words come before a trace that may be longer than the tail.
+const HEADLINE: &str = "Kernel panic";
 
 /// The last bytes of what somebody says.
 #[derive(Debug, Default)]
@@ -45,9 +47,19 @@ impl Console {
     /// ending `.1`.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
         let newer = segment(&path)?;
-        let file = Some(Segments { path, newer, written: 0 });
-        let kept = Mutex::new(Kept { memory: Vec::new(), file });
-        Ok(Self { kept, whole: watch::Sender::default() })
+        let file = Some(Segments {
+            path,
+            newer,
+            written: 0,
+        });
+        let kept = Mutex::new(Kept {
+            memory: Vec::new(),
+            file,
+        });
+        Ok(Self {
+            kept,
+            whole: watch::Sender::default(),
+        })
     }
 
     /// Takes everything from `from` until it ends or breaks.
@@ -86,8 +98,16 @@ impl Console {
         let start = kept.memory.len().saturating_sub(TAIL);
         let text = shown(kept.memory.get(start..).unwrap_or_default());
         // The first line is cut unless everything fits.
-        let whole = if start == 0 { &text[..] } else { text.split_once('\n').map_or("", |t| t.1) };
-        whole.trim().to_owned()
+        let whole = if start == 0 {
+            &text[..]
+        } else {
+            text.split_once('\n').map_or("", |t| t.1)
+        };
+        let before = shown(kept.memory.get(..start).unwrap_or_default());
+        match before.lines().rfind(|line| line.contains(HEADLINE)) {
+            Some(headline) => format!("{headline}\n[…]\n{}", whole.trim()),
+            None => whole.trim().to_owned(),
+        }
     }
 
     /// Whether any of these stands in what is kept.
@@ -114,7 +134,12 @@ impl Segments {
 }
 
 fn segment(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
 }
 
 fn older(path: &Path) -> PathBuf {
@@ -126,7 +151,10 @@ fn older(path: &Path) -> PathBuf {
 /// Bytes as text without control characters but line feeds and tabs.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let keeps = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    String::from_utf8_lossy(bytes).chars().filter(keeps).collect()
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(keeps)
+        .collect()
 }
 
 #[cfg(test)]
@@ -155,10 +183,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_panic_is_shown_however_long_the_trace_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let console = console(directory.path());
+        console
+            .record(&b"fine\nKernel panic - not syncing: reason\n"[..])
+            .await;
+        console
+            .record("  some_function+0x1/0x2\n".repeat(1000).as_bytes())
+            .await;
+        let tail = console.tail();
+        assert!(
+            tail.starts_with("Kernel panic - not syncing: reason\n"),
+            "{tail}"
+        );
+        assert!(tail.ends_with("some_function+0x1/0x2"), "{tail}");
+    }
+
+    #[tokio::test]
     async fn what_a_terminal_would_obey_is_not_shown() {
         let directory = tempfile::tempdir().unwrap();
         let console = console(directory.path());
-        console.record(&b"\x1b[2Jpanic\r\n\x07\xffnot syncing"[..]).await;
+        console
+            .record(&b"\x1b[2Jpanic\r\n\x07\xffnot syncing"[..])
+            .await;
         assert_eq!(console.tail(), "[2Jpanic\n\u{fffd}not syncing");
         assert!(console.mentions(&["Out of memory", "not syncing"]));
         assert!(!console.mentions(&["Out of memory"]));

@@ -82,7 +82,11 @@ impl Lifeline {
     /// The VM's end; waits for it.
     pub(crate) async fn death(&self) -> Arc<Death> {
         let mut hear = self.0.clone();
-        match hear.wait_for(Option::is_some).await.map(|known| known.clone()) {
+        match hear
+            .wait_for(Option::is_some)
+            .await
+            .map(|known| known.clone())
+        {
             Ok(Some(death)) => death,
             // Whoever would announce it is gone: the owner dropped the VM.
             _ => Arc::new(Death {
@@ -110,12 +114,25 @@ mod tests {
             let lifeline = lifeline.clone();
             async move { lifeline.death().await }
         });
-        let cause = Cause::Program { name: "qemu", exit: "signal 9".into(), said: "bye".into() };
-        let death = Death { cause, out_of_memory: true, console: "panic".into() };
+        let cause = Cause::Program {
+            name: "qemu",
+            exit: "signal 9".into(),
+            said: "bye".into(),
+        };
+        let death = Death {
+            cause,
+            out_of_memory: true,
+            console: "panic".into(),
+        };
         announce.send_replace(Some(Arc::new(death)));
         for death in [early.await.unwrap(), lifeline.death().await] {
             let said = death.to_string();
-            for part in ["qemu ended with signal 9", "(bye)", "out of memory", "panic"] {
+            for part in [
+                "qemu ended with signal 9",
+                "(bye)",
+                "out of memory",
+                "panic",
+            ] {
                 assert!(said.contains(part), "{said}");
             }
         }

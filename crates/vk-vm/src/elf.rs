@@ -16,6 +16,35 @@ pub(crate) fn interpreter(elf: &[u8]) -> Option<&str> {
     std::str::from_utf8(path.strip_suffix(b"\0")?).ok()
 }
 
+/// The file without what no segment needs to run: section names, symbols, debugging information.
+///
+/// Those lie behind everything that is loaded. A file of another make is given back as it is.
+pub(crate) fn without_sections(elf: &[u8]) -> Vec<u8> {
+    let mut out = elf.to_vec();
+    let Some((table, size, count)) = program_headers(elf).filter(|_| is_elf(elf)) else {
+        return out;
+    };
+    let header = |index: usize| table.checked_add(index.checked_mul(size)?);
+    let segment_end = |index: usize| {
+        let at = header(index)?;
+        let start = u64_at(elf, at.checked_add(8)?)?;
+        usize::try_from(start.checked_add(u64_at(elf, at.checked_add(32)?)?)?).ok()
+    };
+    let ends: Option<Vec<usize>> = (0..count).map(segment_end).collect();
+    let needed = ends.and_then(|ends| ends.into_iter().chain(header(count)).max());
+    if let Some(length) = needed.filter(|length| (0x40..=elf.len()).contains(length)) {
+        out.truncate(length);
+        // Where the section headers were (8 bytes at 0x28), how large, how many, which names them.
+        for range in [0x28..0x30, 0x3a..0x40] {
+            out.get_mut(range)
+                .into_iter()
+                .flatten()
+                .for_each(|byte| *byte = 0);
+        }
+    }
+    out
+}
+
 /// Whether an ELF file carries the note that says where PVH enters it.
 pub(crate) fn has_pvh_entry(elf: &[u8]) -> bool {
     segments(elf, SEGMENT_NOTE).any(notes_name_pvh)
@@ -142,6 +171,19 @@ mod tests {
         assert_eq!(interpreter(b"#!/bin/sh\n"), None);
     }
 
+    #[test]
+    fn what_lies_behind_the_segments_is_cut_off_and_the_rest_still_reads() {
+        let kept = with_segment(SEGMENT_INTERPRETER, b"/lib64/ld.so\0");
+        let mut with_sections = kept.clone();
+        with_sections.extend_from_slice(b"symbols and sections");
+        with_sections[0x28] = 7;
+        with_sections[0x3c] = 9;
+        let cut = without_sections(&with_sections);
+        assert_eq!(cut, kept);
+        assert_eq!(interpreter(&cut), Some("/lib64/ld.so"));
+        assert_eq!(without_sections(b"#!/bin/sh"), b"#!/bin/sh");
+    }
+
     proptest::proptest! {
         #[test]
         fn a_file_broken_anywhere_never_panics(
@@ -151,7 +193,7 @@ mod tests {
             if whole && bytes.len() > 6 {
                 bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
             }
-            let _ = (has_pvh_entry(&bytes), interpreter(&bytes));
+            let _ = (has_pvh_entry(&bytes), interpreter(&bytes), without_sections(&bytes));
         }
     }
 }

@@ -13,7 +13,10 @@ mod console;
 pub mod death;
 pub mod disk;
 mod elf;
+mod launching;
 mod machine;
+#[cfg(feature = "process-vmm")]
+pub mod process;
 pub mod programs;
 pub mod qemu;
 mod sockets;
@@ -30,3 +33,4 @@ pub use machine::{
 };
 pub use start_error::StartError;
 pub use vm::{Boot, Stopped, Vm};
+pub use vsock::Vsock;

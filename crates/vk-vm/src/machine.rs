@@ -41,12 +41,15 @@ pub struct Disk {
     pub role: String,
     /// The image's file; its size is a multiple of 512.
     pub path: PathBuf,
-    /// Whether the guest may write.
+    /// Whether the guest may write: then it holds an ext4 of this machine alone, else an EROFS that
+    /// others may use at the same time.
     pub writable: bool,
 }
 
 /// What executes a guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
     /// The processor itself, through KVM.
@@ -89,21 +92,35 @@ impl Machine {
     /// What is wrong with it, if anything.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.directory.is_absolute() {
-            return Err(format!("its directory {} is not absolute", self.directory.display()));
+            return Err(format!(
+                "its directory {} is not absolute",
+                self.directory.display()
+            ));
         }
         if self.cpus == 0 || self.cpus > CPUS_MAX {
-            return Err(format!("{} processors; 1 to {CPUS_MAX} are possible", self.cpus));
+            return Err(format!(
+                "{} processors; 1 to {CPUS_MAX} are possible",
+                self.cpus
+            ));
         }
         if self.memory < MEMORY_MIN || !self.memory.is_multiple_of(1 << 20) {
             let least = MEMORY_MIN >> 20;
-            return Err(format!("{} bytes of memory; at least {least} MiB, in whole MiB", self.memory));
+            return Err(format!(
+                "{} bytes of memory; at least {least} MiB, in whole MiB",
+                self.memory
+            ));
         }
         if self.disks.len() > DISKS_MAX {
             return Err(format!("{} disks; at most {DISKS_MAX}", self.disks.len()));
         }
         for (at, disk) in self.disks.iter().enumerate() {
             disk.check()?;
-            if self.disks.iter().take(at).any(|other| other.role == disk.role) {
+            if self
+                .disks
+                .iter()
+                .take(at)
+                .any(|other| other.role == disk.role)
+            {
                 return Err(format!("two disks are called {}", disk.role));
             }
         }
@@ -118,7 +135,10 @@ impl Disk {
             return Err(format!("{:?} is no name for a disk", self.role));
         }
         if !self.path.is_absolute() || self.path.to_str().is_none() {
-            return Err(format!("the path of disk {} is not absolute, or not UTF-8", self.role));
+            return Err(format!(
+                "the path of disk {} is not absolute, or not UTF-8",
+                self.role
+            ));
         }
         Ok(())
     }

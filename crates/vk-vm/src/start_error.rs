@@ -65,6 +65,9 @@ pub enum StartError {
 
 impl StartError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { what: what.into(), source }
+        move |source| Self::Io {
+            what: what.into(),
+            source,
+        }
     }
 }

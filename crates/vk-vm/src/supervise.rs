@@ -64,14 +64,20 @@ pub(crate) async fn supervise(
     };
     let out_of_memory = matches!(&cause, Cause::Program { .. } | Cause::Agent { .. })
         && console.mentions(&OUT_OF_MEMORY);
-    let death = Death { cause, out_of_memory, console: console.tail() };
+    let death = Death {
+        cause,
+        out_of_memory,
+        console: console.tail(),
+    };
     announce.send_replace(Some(Arc::new(death)));
 }
 
 /// The first program to end, and how.
 async fn first_exit(programs: &[Watched]) -> (&Watched, Exit) {
-    let mut exits: Vec<Pin<Box<dyn Future<Output = Exit> + Send + '_>>> =
-        programs.iter().map(|of| Box::pin(of.launched.exit()) as _).collect();
+    let mut exits: Vec<Pin<Box<dyn Future<Output = Exit> + Send + '_>>> = programs
+        .iter()
+        .map(|of| Box::pin(of.launched.exit()) as _)
+        .collect();
     std::future::poll_fn(|context: &mut Context<'_>| {
         for (exit, program) in exits.iter_mut().zip(programs) {
             if let Poll::Ready(exit) = exit.as_mut().poll(context) {
@@ -100,7 +106,11 @@ async fn the_vmm_if_it_ended_too<'a>(
 }
 
 async fn end_of(control: &mut watch::Receiver<Option<ControlEnd>>) -> ControlEnd {
-    match control.wait_for(Option::is_some).await.map(|known| known.clone()) {
+    match control
+        .wait_for(Option::is_some)
+        .await
+        .map(|known| known.clone())
+    {
         Ok(Some(end)) => end,
         // Nobody serves the control stream: the VM is booting, or its owner let go of it.
         _ => std::future::pending().await,
@@ -115,7 +125,11 @@ async fn program((program, exit): (&Watched, Exit), stopping: bool) -> Cause {
             // Its stderr is read by a task that may be a moment behind.
             let _ = timeout(LAST_WORDS, program.said.whole()).await;
             let said = program.said.tail();
-            Cause::Program { name: program.name, exit: in_words(exit), said }
+            Cause::Program {
+                name: program.name,
+                exit: in_words(exit),
+                said,
+            }
         }
     }
 }

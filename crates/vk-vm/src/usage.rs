@@ -4,7 +4,7 @@
 //! confinement, the VMM with its vCPUs, the vsock daemon. What the owner does itself (transfers,
 //! checkouts) is not (DISP-57, DISP-61).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 /// Clock ticks a second in `/proc/<pid>/stat`: part of the x86-64 interface.
@@ -53,12 +53,15 @@ fn sum(root: u32, all: &HashMap<u32, Process>) -> Option<HostUsage> {
     }
     let mut usage = HostUsage::default();
     let mut waiting = vec![root];
+    let mut counted = HashSet::new();
     while let Some(pid) = waiting.pop() {
-        let Some(process) = all.get(&pid) else { continue };
+        // Once, whatever the numbers say.
+        let Some(process) = all.get(&pid).filter(|_| counted.insert(pid)) else {
+            continue;
+        };
         let ms = process.ticks.saturating_mul(1000) / TICKS_A_SECOND;
         usage.cpu_ms = usage.cpu_ms.saturating_add(ms);
         usage.peak_mem_bytes = usage.peak_mem_bytes.saturating_add(process.peak_bytes);
-        // Taken out, so that a process is counted once whatever the numbers say.
         waiting.extend(children.remove(&pid).unwrap_or_default());
     }
     Some(usage)
@@ -69,7 +72,11 @@ fn read(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (parent, ticks) = parse_stat(&stat)?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    Some(Process { parent, ticks, peak_bytes: parse_peak(&status).unwrap_or(0) })
+    Some(Process {
+        parent,
+        ticks,
+        peak_bytes: parse_peak(&status).unwrap_or(0),
+    })
 }
 
 /// Parent and ticks; the name in parentheses may hold anything, parentheses and spaces too.
@@ -82,7 +89,9 @@ fn parse_stat(stat: &str) -> Option<(u32, u64)> {
 }
 
 fn parse_peak(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -92,7 +101,11 @@ mod tests {
     use super::*;
 
     fn process(parent: u32, ticks: u64, peak_bytes: u64) -> Process {
-        Process { parent, ticks, peak_bytes }
+        Process {
+            parent,
+            ticks,
+            peak_bytes,
+        }
     }
 
     /// DISP-57, DISP-60, DISP-61
@@ -107,7 +120,13 @@ mod tests {
             (21, process(20, 50_000, 500_000)),
         ]);
         let usage = sum(10, &all).unwrap();
-        assert_eq!(usage, HostUsage { cpu_ms: 43_210, peak_mem_bytes: 1234 });
+        assert_eq!(
+            usage,
+            HostUsage {
+                cpu_ms: 43_210,
+                peak_mem_bytes: 1234
+            }
+        );
     }
 
     /// DISP-62
@@ -129,7 +148,10 @@ mod tests {
         let stat = "77 (a) b (c)) S 5 77 77 0 -1 4194304 1 0 0 0 1 20 300 4000 20 0 1 0 9 9 9 9";
         assert_eq!(parse_stat(stat), Some((5, 4321)));
         assert_eq!(parse_stat("77 (a) S 5"), None);
-        assert_eq!(parse_peak("VmPeak:\t  9 kB\nVmHWM:\t    2048 kB\n"), Some(2 << 20));
+        assert_eq!(
+            parse_peak("VmPeak:\t  9 kB\nVmHWM:\t    2048 kB\n"),
+            Some(2 << 20)
+        );
         assert_eq!(parse_peak("Name:\tkthreadd\n"), None);
     }
 

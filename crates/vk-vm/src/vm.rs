@@ -1,24 +1,23 @@
 //! A running VM: its agent, its processes, its end.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 use tokio::time::{timeout, timeout_at};
-use vk_guest_proto::Hello;
+use vk_guest_proto::{Hello, Volume};
 
-use crate::channel::{Connection, Expected, Guest, connect};
-use crate::confine::Holder;
-use crate::console::Console;
+use crate::channel::{Guest, connect};
 use crate::death::{Cause, Death, Lifeline};
+use crate::launching::{Channel, Launching};
 use crate::machine::Accelerator;
 use crate::qemu::Qmp;
 use crate::start_error::StartError;
-use crate::supervise::{Watched, supervise};
+use crate::supervise::supervise;
 use crate::usage::{HostUsage, of_tree};
 
 /// How long QEMU may take to end when told so.
@@ -30,7 +29,9 @@ const QUIT: Duration = Duration::from_secs(3);
 pub struct Vm {
     guest: Guest,
     boot: Boot,
-    parts: Parts,
+    parts: Launching,
+    volumes: BTreeMap<String, Volume>,
+    qmp: Option<PathBuf>,
     lifeline: Lifeline,
     stopping: Arc<AtomicBool>,
 }
@@ -58,31 +59,21 @@ pub struct Stopped {
     pub death: Arc<Death>,
 }
 
-/// What a VMM has started for one VM.
-pub(crate) struct Parts {
-    pub(crate) holder: Holder,
-    /// Its programs; the first is the VMM.
-    pub(crate) programs: Vec<Watched>,
-    pub(crate) console: Arc<Console>,
-    /// Readers of the console and of what programs say, and the listener. They end with the VM.
-    pub(crate) tasks: JoinSet<()>,
-    /// QEMU's control socket.
-    pub(crate) qmp: Option<PathBuf>,
-}
-
-/// What the channel of a VM that boots is waiting for.
+/// A VM that boots: what is waited for, and what is known of it.
 pub(crate) struct Awaited {
-    pub(crate) expected: Arc<Expected>,
-    pub(crate) control: oneshot::Receiver<Connection>,
+    pub(crate) channel: Channel,
     pub(crate) vmm: &'static str,
     pub(crate) accelerator: Accelerator,
     pub(crate) started: Instant,
     pub(crate) limit: Duration,
+    pub(crate) volumes: BTreeMap<String, Volume>,
+    /// QEMU's control socket.
+    pub(crate) qmp: Option<PathBuf>,
 }
 
 impl Vm {
     /// Waits for the agent's hello. When there is none, everything is ended.
-    pub(crate) async fn come_up(parts: Parts, awaited: Awaited) -> Result<Self, StartError> {
+    pub(crate) async fn come_up(parts: Launching, awaited: Awaited) -> Result<Self, StartError> {
         let mut parts = parts;
         let (announce, lifeline) = Lifeline::new();
         let (ended, end) = watch::channel(None);
@@ -94,7 +85,16 @@ impl Vm {
             Arc::clone(&stopping),
             announce,
         ));
-        let Awaited { expected, control, vmm, accelerator, started, limit } = awaited;
+        let Awaited {
+            channel,
+            vmm,
+            accelerator,
+            started,
+            limit,
+            volumes,
+            qmp,
+        } = awaited;
+        let Channel { expected, control } = channel;
         let hello = async {
             tokio::select! {
                 connection = control => match connection {
@@ -109,13 +109,29 @@ impl Vm {
         let deadline = tokio::time::Instant::from_std(started + limit);
         let outcome = match timeout_at(deadline, hello).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(StartError::BootTimeout { limit, console: parts.console.tail() }),
+            Err(_) => Err(StartError::BootTimeout {
+                limit,
+                console: parts.console.tail(),
+            }),
         };
         match outcome {
             Ok((hello, control)) => {
-                let boot = Boot { vmm, accelerator, to_hello: started.elapsed(), hello };
+                let boot = Boot {
+                    vmm,
+                    accelerator,
+                    to_hello: started.elapsed(),
+                    hello,
+                };
                 let guest = Guest::new(control, expected, lifeline.clone());
-                Ok(Self { guest, boot, parts, lifeline, stopping })
+                Ok(Self {
+                    guest,
+                    boot,
+                    parts,
+                    volumes,
+                    qmp,
+                    lifeline,
+                    stopping,
+                })
             }
             Err(error) => {
                 // That the rest cannot be seen to end is less than why it was ended.
@@ -137,6 +153,12 @@ impl Vm {
         &self.boot
     }
 
+    /// How the guest finds the machine's disk of this role: what its mounts are told.
+    #[must_use]
+    pub fn volume(&self, role: &str) -> Option<&Volume> {
+        self.volumes.get(role)
+    }
+
     /// The process at the root of all the VM's processes.
     #[must_use]
     pub fn root_pid(&self) -> u32 {
@@ -151,11 +173,18 @@ impl Vm {
     /// What its processes have used on the host so far; `None` once they are gone (DISP-62).
     pub async fn usage(&self) -> Option<HostUsage> {
         let root = self.root_pid();
-        let live = self.parts.programs.first().is_some_and(|vmm| vmm.launched.ended().is_none());
+        let live = self
+            .parts
+            .programs
+            .first()
+            .is_some_and(|vmm| vmm.launched.ended().is_none());
         if !live {
             return None;
         }
-        tokio::task::spawn_blocking(move || of_tree(root)).await.ok().flatten()
+        tokio::task::spawn_blocking(move || of_tree(root))
+            .await
+            .ok()
+            .flatten()
     }
 
     /// The last lines of the guest's console, safe to show.
@@ -181,13 +210,20 @@ impl Vm {
         if let Err(error) = self.parts.holder.end().await {
             tracing::error!(%error, "processes of a VM may be left");
         }
-        let ended = || Death { cause: Cause::Ended, out_of_memory: false, console };
-        Stopped { usage, death: death.unwrap_or_else(|| Arc::new(ended())) }
+        let ended = || Death {
+            cause: Cause::Ended,
+            out_of_memory: false,
+            console,
+        };
+        Stopped {
+            usage,
+            death: death.unwrap_or_else(|| Arc::new(ended())),
+        }
     }
 
     /// Tells QEMU to end.
     async fn quit(&self) -> Option<Arc<Death>> {
-        let socket = self.parts.qmp.as_deref()?;
+        let socket = self.qmp.as_deref()?;
         let quit = async {
             let mut qmp = Qmp::connect(socket).await.ok()?;
             // It may end before it answers.

@@ -1,4 +1,10 @@
 //! The walls around a program, looked at from both sides.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "what a test finds otherwise than it must be ends it"
+)]
 
 mod support;
 
@@ -7,10 +13,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use support::{confinement, eventually, is_gone, named, status, test_root, tree};
-use vk_vm::confine::{Exit, Holder, Place, Program, needed_by};
+use vk_vm::confine::{Confines, Exit, Holder, Place, Program, needed_by};
 
 /// A program with a directory of its own: `view` to be mounted on, `work` to write to.
-async fn program(path: &str, args: &[&str], directory: &Path) -> Program {
+async fn program(path: &str, args: &[&str], also: &[Place], directory: &Path) -> Program {
     let path = fs::canonicalize(path).unwrap();
     let work = directory.join("work");
     let view = directory.join("view");
@@ -18,13 +24,13 @@ async fn program(path: &str, args: &[&str], directory: &Path) -> Program {
     fs::create_dir_all(&view).unwrap();
     let mut places = needed_by(&path, &[]).await.unwrap();
     places.push(Place::write(&work));
+    places.extend_from_slice(also);
     let args = args.iter().map(Into::into).collect();
     Program {
         path,
         args,
         directory: work,
-        view,
-        places,
+        confines: Confines::View { at: view, places },
     }
 }
 
@@ -41,8 +47,7 @@ fn output(directory: &Path, name: &str) -> (PathBuf, OwnedFd) {
 /// Runs a shell script confined; its exit, and what it wrote to stdout and stderr together.
 async fn run(root: &Path, directory: &Path, script: &str, also: &[Place]) -> (Exit, String) {
     let holder = Holder::start(&confinement(root)).await.unwrap();
-    let mut program = program("/bin/sh", &["-c", script], directory).await;
-    program.places.extend_from_slice(also);
+    let program = program("/bin/sh", &["-c", script], also, directory).await;
     let (path, out) = output(directory, "output");
     let launched = holder
         .launch(&program, out.try_clone().unwrap(), out)
@@ -60,7 +65,7 @@ async fn a_confined_program_has_no_rights_and_namespaces_of_its_own() {
     };
     let directory = tempfile::tempdir().unwrap();
     let holder = Holder::start(&confinement(&root)).await.unwrap();
-    let sleeper = program("/bin/sleep", &["1000"], directory.path()).await;
+    let sleeper = program("/bin/sleep", &["1000"], &[], directory.path()).await;
     let (_, out) = output(directory.path(), "output");
     let launched = holder
         .launch(&sleeper, out.try_clone().unwrap(), out)
@@ -167,7 +172,7 @@ async fn an_owner_that_is_gone_leaves_nothing_running() {
     let directory = tempfile::tempdir().unwrap();
     let holder = Holder::start(&confinement(&root)).await.unwrap();
     let script = "while :; do :; done | while :; do :; done";
-    let shell = program("/bin/sh", &["-c", script], directory.path()).await;
+    let shell = program("/bin/sh", &["-c", script], &[], directory.path()).await;
     let (_, out) = output(directory.path(), "output");
     holder
         .launch(&shell, out.try_clone().unwrap(), out)
@@ -189,7 +194,7 @@ async fn a_holder_that_is_killed_takes_everything_with_it() {
     for victim in 0..2 {
         let directory = tempfile::tempdir().unwrap();
         let holder = Holder::start(&confinement(&root)).await.unwrap();
-        let sleeper = program("/bin/sleep", &["1000"], directory.path()).await;
+        let sleeper = program("/bin/sleep", &["1000"], &[], directory.path()).await;
         let (_, out) = output(directory.path(), "output");
         let launched = holder
             .launch(&sleeper, out.try_clone().unwrap(), out)

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod guest;
+mod image;
 mod start;
 
 use std::process::ExitCode;
@@ -22,11 +23,14 @@ struct Arguments {
 enum Command {
     /// The guests' boot bundle: pack it, boot it once.
     Guest(guest::Arguments),
+    /// The images that jobs run in: import, list, pull, remove.
+    Image(image::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Guest(arguments) => guest::run(arguments),
+        Command::Image(arguments) => image::run(arguments),
     };
     start::exit_code(outcome)
 }

@@ -78,7 +78,9 @@ const INSTALLED: &str = "/usr/share/vk/guest";
 #[must_use]
 pub fn find() -> Option<PathBuf> {
     let program = std::env::current_exe().ok();
-    let beside = program.iter().flat_map(|program| program.ancestors().skip(1).take(2));
+    let beside = program
+        .iter()
+        .flat_map(|program| program.ancestors().skip(1).take(2));
     beside
         .map(|directory| directory.join("guest"))
         .chain([PathBuf::from(INSTALLED)])

@@ -79,13 +79,17 @@ fn initramfs(agent: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     let mut cpio = CpioWriter::new(Vec::new());
     cpio.directory("dev")?;
     cpio.character_device("dev/console", (5, 1))?;
-    cpio.file(layout::INIT, 0o755, agent)?;
+    cpio.file(layout::INIT, 0o755, &elf::without_sections(agent))?;
     cpio.directory(layout::DIRECTORY)?;
     cpio.directory(&format!("{}/{}", layout::DIRECTORY, layout::MODULES))?;
     let mut list = String::new();
     for module in modules {
         let path = format!("{}/{}.ko", layout::MODULES, module.name);
-        cpio.file(&format!("{}/{path}", layout::DIRECTORY), 0o444, &module.data)?;
+        cpio.file(
+            &format!("{}/{path}", layout::DIRECTORY),
+            0o444,
+            &module.data,
+        )?;
         list.push_str(&path);
         list.push('\n');
     }
@@ -217,7 +221,7 @@ mod tests {
         let base = fs::read(bundle.initramfs()).unwrap();
         let whole = fs::read(&path).unwrap();
         let behind = whole.strip_prefix(&base[..]).unwrap();
-        assert!(base.len() % 4 == 0 && behind.starts_with(b"070701"));
+        assert!(base.len().is_multiple_of(4) && behind.starts_with(b"070701"));
         assert!(behind.windows(32).any(|window| window == [0xa5; 32]));
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());

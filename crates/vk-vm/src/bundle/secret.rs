@@ -15,7 +15,11 @@ use super::{Bundle, BundleError, layout};
 /// [`BundleError::Read`] and [`BundleError::Write`].
 ///
 /// It may be removed once the guest has said hello: a VMM reads it once, at its start.
-pub(crate) fn write_initrd(bundle: &Bundle, secret: &Secret, path: &Path) -> Result<(), BundleError> {
+pub(crate) fn write_initrd(
+    bundle: &Bundle,
+    secret: &Secret,
+    path: &Path,
+) -> Result<(), BundleError> {
     let from = bundle.initramfs();
     let base = File::open(&from).map_err(|e| BundleError::Read(from, e))?;
     write(base, secret, path).map_err(|e| BundleError::Write(path.to_owned(), e))

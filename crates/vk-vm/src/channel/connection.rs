@@ -41,8 +41,16 @@ pub(super) fn frames<F: Frame>(
     lifeline: &Lifeline,
 ) -> (FrameReader<F>, FrameWriter) {
     let (from, to) = tokio::io::split(connection);
-    let reader = FrameReader { from, decoder: Decoder::new(), lifeline: lifeline.clone() };
-    let writer = FrameWriter { to, buffer: Vec::new(), lifeline: lifeline.clone() };
+    let reader = FrameReader {
+        from,
+        decoder: Decoder::new(),
+        lifeline: lifeline.clone(),
+    };
+    let writer = FrameWriter {
+        to,
+        buffer: Vec::new(),
+        lifeline: lifeline.clone(),
+    };
     (reader, writer)
 }
 

@@ -50,7 +50,10 @@ pub(crate) async fn connect(
     let hello = match reader.next().await.map_err(&broken)? {
         Some(ControlToHost::Hello { hello }) => hello,
         Some(ControlToHost::Fault { failure }) => {
-            return Err(GuestError::Refused { what: "start", failure });
+            return Err(GuestError::Refused {
+                what: "start",
+                failure,
+            });
         }
         _ => return Err(broken(BrokenStream::OutOfTurn)),
     };
@@ -61,7 +64,14 @@ pub(crate) async fn connect(
     tasks.spawn(listen(reader, Arc::clone(&pending), Arc::clone(&ended)));
     tasks.spawn(speak(writer, queue, pending, Arc::clone(&ended)));
     tasks.spawn(watch_over(requests.clone(), ended));
-    Ok((hello, Control { requests, lifeline: lifeline.clone(), _tasks: Arc::new(tasks) }))
+    Ok((
+        hello,
+        Control {
+            requests,
+            lifeline: lifeline.clone(),
+            _tasks: Arc::new(tasks),
+        },
+    ))
 }
 
 type Pending = Arc<Mutex<HashMap<u32, oneshot::Sender<Answer>>>>;
@@ -104,7 +114,16 @@ async fn speak(
     ended: Ended,
 ) {
     let mut id: u32 = 0;
-    while let Some((op, answer)) = queue.recv().await {
+    let mut over = ended.subscribe();
+    loop {
+        let (op, answer) = tokio::select! {
+            asked = queue.recv() => match asked {
+                Some(asked) => asked,
+                None => return,
+            },
+            // The agent has said its last word and waits for the connection to close.
+            _ = over.wait_for(Option::is_some) => return,
+        };
         id = id.wrapping_add(1);
         {
             let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,11 +131,16 @@ async fn speak(
             pending.retain(|_, answer: &mut oneshot::Sender<Answer>| !answer.is_closed());
             pending.insert(id, answer);
         }
-        let sent = writer.send_in_time(&ControlToAgent::Request { id, op }).await;
+        let sent = writer
+            .send_in_time(&ControlToAgent::Request { id, op })
+            .await;
         if let Err(BrokenStream::Encode(error)) = &sent {
             // The request is refused here; the stream is as it was.
             tracing::warn!(%error, "a request to the guest is over a bound");
-            pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            pending
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&id);
         } else if let Err(error) = sent {
             end(&ended, ControlEnd::Lost(error.to_string()));
             return;
@@ -129,7 +153,10 @@ async fn listen(mut reader: FrameReader<ControlToHost>, pending: Pending, ended:
     let how = loop {
         match reader.next().await {
             Ok(Some(ControlToHost::Answer { id, answer })) => {
-                let asked = pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                let asked = pending
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&id);
                 if let Some(asked) = asked {
                     let _ = asked.send(answer);
                 }
@@ -143,7 +170,10 @@ async fn listen(mut reader: FrameReader<ControlToHost>, pending: Pending, ended:
         }
     };
     end(&ended, how);
-    pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    pending
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
 }
 
 /// Asks now and then whether the agent lives.

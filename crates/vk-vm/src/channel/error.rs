@@ -63,7 +63,10 @@ impl GuestError {
     pub(super) fn broken(what: &'static str) -> impl Fn(BrokenStream) -> Self {
         move |broken| match broken {
             BrokenStream::Dead(death) => Self::Dead(death),
-            other => Self::Broken { what, why: other.to_string() },
+            other => Self::Broken {
+                what,
+                why: other.to_string(),
+            },
         }
     }
 }

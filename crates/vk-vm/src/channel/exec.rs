@@ -70,8 +70,15 @@ impl Guest {
     /// that the command itself cannot be started is told by [`Output::next`].
     pub async fn exec(&self, exec: Exec) -> Result<Running, GuestError> {
         let (stream, reader, writer) = self.request(WHAT, &Request::Exec { exec }).await?;
-        let handle = ExecHandle { guest: self.clone(), stream };
-        Ok(Running { handle, input: Input { writer }, output: Output { reader } })
+        let handle = ExecHandle {
+            guest: self.clone(),
+            stream,
+        };
+        Ok(Running {
+            handle,
+            input: Input { writer },
+            output: Output { reader },
+        })
     }
 
     /// Runs a command to its end with this stdin, and takes at most `limit` bytes of its output
@@ -89,7 +96,11 @@ impl Guest {
     ) -> Result<Captured, GuestError> {
         let run = async {
             let feeds = exec.stdin;
-            let Running { mut input, mut output, .. } = self.exec(exec).await?;
+            let Running {
+                mut input,
+                mut output,
+                ..
+            } = self.exec(exec).await?;
             let feed = async {
                 if feeds {
                     // A command that does not read all of its stdin is not an error of its run.
@@ -104,7 +115,10 @@ impl Guest {
             }
         };
         let ran = tokio::time::timeout(time, run).await;
-        ran.unwrap_or(Err(GuestError::Timeout { what: WHAT, after: time }))
+        ran.unwrap_or(Err(GuestError::Timeout {
+            what: WHAT,
+            after: time,
+        }))
     }
 }
 
@@ -122,7 +136,13 @@ async fn capture(output: &mut Output, limit: usize) -> Result<Captured, GuestErr
                     Channel::Stdout | Channel::Content => stdout.extend_from_slice(&bytes),
                 }
             }
-            ExecEvent::Ended(end) => return Ok(Captured { stdout, stderr, end }),
+            ExecEvent::Ended(end) => {
+                return Ok(Captured {
+                    stdout,
+                    stderr,
+                    end,
+                });
+            }
         }
     }
 }
@@ -141,9 +161,10 @@ impl Output {
                 Ok(ExecEvent::Output(channel, bytes.into_inner()))
             }
             Some(StreamToHost::Exited { end }) => Ok(ExecEvent::Ended(end)),
-            Some(StreamToHost::Failed { failure }) => {
-                Err(GuestError::Refused { what: WHAT, failure })
-            }
+            Some(StreamToHost::Failed { failure }) => Err(GuestError::Refused {
+                what: WHAT,
+                failure,
+            }),
             Some(StreamToHost::Note { .. } | StreamToHost::Done { .. }) | None => {
                 Err(broken(BrokenStream::OutOfTurn))
             }
@@ -158,8 +179,13 @@ impl Input {
     /// [`GuestError::Dead`], [`GuestError::Broken`].
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), GuestError> {
         for chunk in bytes.chunks(MAX_CHUNK) {
-            let data = StreamToAgent::Data { bytes: Opaque::from(chunk) };
-            self.writer.send(&data).await.map_err(GuestError::broken(WHAT))?;
+            let data = StreamToAgent::Data {
+                bytes: Opaque::from(chunk),
+            };
+            self.writer
+                .send(&data)
+                .await
+                .map_err(GuestError::broken(WHAT))?;
         }
         Ok(())
     }
@@ -169,7 +195,10 @@ impl Input {
     /// # Errors
     /// As [`Input::write`].
     pub async fn end(&mut self) -> Result<(), GuestError> {
-        self.writer.send(&StreamToAgent::End).await.map_err(GuestError::broken(WHAT))
+        self.writer
+            .send(&StreamToAgent::End)
+            .await
+            .map_err(GuestError::broken(WHAT))
     }
 }
 
@@ -179,7 +208,11 @@ impl ExecHandle {
     /// # Errors
     /// [`GuestError::Refused`] (not found) when it has ended, [`GuestError::Dead`].
     pub async fn signal(&self, signal: u8, scope: Scope) -> Result<(), GuestError> {
-        let op = Op::Signal { stream: self.stream, signal, scope };
+        let op = Op::Signal {
+            stream: self.stream,
+            signal,
+            scope,
+        };
         self.guest.ask("signal a command", op).await
     }
 
@@ -189,7 +222,10 @@ impl ExecHandle {
     /// As [`ExecHandle::signal`].
     pub async fn kill(&self, grace: Duration) -> Result<(), GuestError> {
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
-        let op = Op::Kill { stream: self.stream, grace_ms };
+        let op = Op::Kill {
+            stream: self.stream,
+            grace_ms,
+        };
         self.guest.ask("end a command", op).await
     }
 }

@@ -35,7 +35,14 @@ impl Guest {
     pub(crate) fn new(control: Control, expected: Arc<Expected>, lifeline: Lifeline) -> Self {
         // Number 0 is the control stream's.
         let next_stream = AtomicU32::new(1);
-        Self { inner: Arc::new(Inner { control, expected, lifeline, next_stream }) }
+        Self {
+            inner: Arc::new(Inner {
+                control,
+                expected,
+                lifeline,
+                next_stream,
+            }),
+        }
     }
 
     /// How the VM ended; waits for it.
@@ -56,7 +63,8 @@ impl Guest {
     /// # Errors
     /// [`GuestError::Refused`], for a disk that is not there, say.
     pub async fn mount_root(&self, plan: MountRoot) -> Result<(), GuestError> {
-        self.ask("mount the job's root", Op::MountRoot { plan }).await
+        self.ask("mount the job's root", Op::MountRoot { plan })
+            .await
     }
 
     /// Mounts a further tree in the job's root.
@@ -78,7 +86,10 @@ impl Guest {
     ) -> Result<Vec<Option<FileInfo>>, GuestError> {
         let what = "look at files";
         let count = paths.len();
-        match self.answer(what, Op::Stat { paths, follow }, ANSWER).await? {
+        match self
+            .answer(what, Op::Stat { paths, follow }, ANSWER)
+            .await?
+        {
             Answer::Stats { files } if files.len() == count => Ok(files),
             _ => Err(GuestError::broken(what)(BrokenStream::OutOfTurn)),
         }
@@ -89,7 +100,13 @@ impl Guest {
     /// # Errors
     /// [`GuestError::Refused`].
     pub async fn set_hostname(&self, name: &str) -> Result<(), GuestError> {
-        self.ask("set its host name", Op::SetHostname { name: name.to_owned() }).await
+        self.ask(
+            "set its host name",
+            Op::SetHostname {
+                name: name.to_owned(),
+            },
+        )
+        .await
     }
 
     /// Sets the guest's clock to the host's.
@@ -97,7 +114,9 @@ impl Guest {
     /// # Errors
     /// [`GuestError::Refused`], by a process guest.
     pub async fn set_clock(&self) -> Result<(), GuestError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let unix_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         self.ask("set its clock", Op::SetClock { unix_ns }).await
     }
@@ -124,7 +143,9 @@ impl Guest {
 
     /// Has the guest kill what runs, unmount and power off, within `limit`.
     pub(crate) async fn power_off(&self, limit: Duration) -> Result<(), GuestError> {
-        self.answer("power off", Op::PowerOff, limit).await.map(drop)
+        self.answer("power off", Op::PowerOff, limit)
+            .await
+            .map(drop)
     }
 
     /// Asks for something that is only done or not.
@@ -150,16 +171,23 @@ impl Guest {
         what: &'static str,
         request: &Request,
     ) -> Result<(u32, FrameReader<StreamToHost>, FrameWriter), GuestError> {
-        let parts = request.to_frames().map_err(|source| GuestError::TooLong { what, source })?;
+        let parts = request
+            .to_frames()
+            .map_err(|source| GuestError::TooLong { what, source })?;
         let stream = self.inner.next_stream.fetch_add(1, Ordering::Relaxed);
         let purpose = request.purpose();
         let connection = self.inner.expected.expect(stream, purpose);
         let opened = async {
             self.ask(what, Op::Open { stream, purpose }).await?;
             // `Done` says that the agent dialled and was taken: the connection is here.
-            connection.await.map_err(|_| GuestError::broken(what)(BrokenStream::OutOfTurn))
+            connection
+                .await
+                .map_err(|_| GuestError::broken(what)(BrokenStream::OutOfTurn))
         };
-        let late = Err(GuestError::Timeout { what, after: ANSWER });
+        let late = Err(GuestError::Timeout {
+            what,
+            after: ANSWER,
+        });
         let opened = timeout(ANSWER, opened).await.unwrap_or(late);
         self.inner.expected.forget(stream);
         let (reader, mut writer) = frames(opened?, &self.inner.lifeline);
@@ -171,7 +199,10 @@ impl Guest {
         };
         timeout(REQUEST, send)
             .await
-            .unwrap_or(Err(GuestError::Timeout { what, after: REQUEST }))?;
+            .unwrap_or(Err(GuestError::Timeout {
+                what,
+                after: REQUEST,
+            }))?;
         Ok((stream, reader, writer))
     }
 }

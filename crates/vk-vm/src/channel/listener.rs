@@ -10,6 +10,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_vsock::VsockListener;
 use vk_guest_proto::{CONTROL_STREAM, OPENING_LEN, Opening, Purpose, REFUSED, Secret};
 
 use super::connection::Connection;
@@ -23,6 +24,13 @@ const UNPROVEN_MAX: usize = 32;
 pub(crate) enum Listener {
     /// The user-space vsock's socket for one port, or a process guest's.
     Unix(UnixListener),
+    /// A port of the host's own vsock, which any guest of the host may dial.
+    Vsock {
+        /// The port.
+        listener: VsockListener,
+        /// The only guest that is listened to.
+        cid: u32,
+    },
 }
 
 /// What may arrive: the secret, and the streams that were asked for.
@@ -35,6 +43,13 @@ impl Listener {
     async fn accept(&self) -> io::Result<Connection> {
         match self {
             Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+            Self::Vsock { listener, cid } => loop {
+                let (stream, from) = listener.accept().await?;
+                if from.cid() == *cid {
+                    return Ok(Box::new(stream));
+                }
+                tracing::warn!(from = from.cid(), "a stranger's connection was closed");
+            },
         }
     }
 
@@ -44,7 +59,9 @@ impl Listener {
         let mut openings = JoinSet::new();
         loop {
             while openings.try_join_next().is_some() {}
-            let Ok(permit) = Arc::clone(&unproven).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&unproven).acquire_owned().await else {
+                return;
+            };
             match self.accept().await {
                 Ok(connection) => {
                     let expected = Arc::clone(&expected);
@@ -67,7 +84,10 @@ impl Listener {
 impl Expected {
     /// Nothing but what opens with `secret`; the control stream is expected from the start.
     pub(crate) fn new(secret: Secret) -> (Self, oneshot::Receiver<Connection>) {
-        let expected = Self { secret, streams: Mutex::default() };
+        let expected = Self {
+            secret,
+            streams: Mutex::default(),
+        };
         let control = expected.expect(CONTROL_STREAM, Purpose::Control);
         (expected, control)
     }
@@ -146,7 +166,13 @@ mod tests {
         let expected = Arc::new(expected);
         let mut serving = JoinSet::new();
         serving.spawn(listener.serve(Arc::clone(&expected)));
-        Host { path, expected, control, _directory: directory, _serving: serving }
+        Host {
+            path,
+            expected,
+            control,
+            _directory: directory,
+            _serving: serving,
+        }
     }
 
     /// The byte the host answers to these bytes; `None` when it closes without a word.
@@ -173,15 +199,24 @@ mod tests {
     async fn a_stream_that_was_not_asked_for_is_refused() {
         let host = host();
         let opening = |purpose, stream| Opening::new(secret(7), purpose, stream).encode();
-        assert_eq!(answer(&host, &opening(Purpose::Exec, 5)).await.0, Some(REFUSED));
+        assert_eq!(
+            answer(&host, &opening(Purpose::Exec, 5)).await.0,
+            Some(REFUSED)
+        );
         let waiting = host.expected.expect(5, Purpose::Exec);
-        assert_eq!(answer(&host, &opening(Purpose::TarIn, 5)).await.0, Some(REFUSED));
+        assert_eq!(
+            answer(&host, &opening(Purpose::TarIn, 5)).await.0,
+            Some(REFUSED)
+        );
         let (version, _kept) = answer(&host, &opening(Purpose::Exec, 5)).await;
         assert_eq!(version, Some(1));
         waiting.await.unwrap();
         let _waiting = host.expected.expect(6, Purpose::Exec);
         host.expected.forget(6);
-        assert_eq!(answer(&host, &opening(Purpose::Exec, 6)).await.0, Some(REFUSED));
+        assert_eq!(
+            answer(&host, &opening(Purpose::Exec, 6)).await.0,
+            Some(REFUSED)
+        );
     }
 
     #[tokio::test]

@@ -35,7 +35,8 @@ impl Guest {
         tar: TarIn,
         source: impl AsyncRead + Unpin,
     ) -> Result<Transfer, GuestError> {
-        self.send("extract an archive", &Request::TarIn { tar }, source).await
+        self.send("extract an archive", &Request::TarIn { tar }, source)
+            .await
     }
 
     /// Archives files of the guest into `sink`.
@@ -48,7 +49,8 @@ impl Guest {
         tar: TarOut,
         sink: impl AsyncWrite + Unpin,
     ) -> Result<Transfer, GuestError> {
-        self.receive("make an archive", &Request::TarOut { tar }, sink).await
+        self.receive("make an archive", &Request::TarOut { tar }, sink)
+            .await
     }
 
     /// Writes one file of any size; it is there whole or not at all.
@@ -60,7 +62,8 @@ impl Guest {
         file: FileIn,
         source: impl AsyncRead + Unpin,
     ) -> Result<Transfer, GuestError> {
-        self.send("write a file", &Request::FileIn { file }, source).await
+        self.send("write a file", &Request::FileIn { file }, source)
+            .await
     }
 
     /// Reads one regular file.
@@ -72,7 +75,8 @@ impl Guest {
         file: FileOut,
         sink: impl AsyncWrite + Unpin,
     ) -> Result<Transfer, GuestError> {
-        self.receive("read a file", &Request::FileOut { file }, sink).await
+        self.receive("read a file", &Request::FileOut { file }, sink)
+            .await
     }
 
     async fn send(
@@ -93,7 +97,16 @@ impl Guest {
         };
         let end = match early {
             Some(end) => end,
-            None => finish(what, &mut reader, &mut notes, None::<&mut tokio::io::Sink>, true).await?,
+            None => {
+                finish(
+                    what,
+                    &mut reader,
+                    &mut notes,
+                    None::<&mut tokio::io::Sink>,
+                    true,
+                )
+                .await?
+            }
         };
         Ok(Transfer { end, notes })
     }
@@ -126,13 +139,17 @@ async fn feed(
     loop {
         let length = source.read(&mut chunk).await.map_err(|e| local(what, &e))?;
         let frame = match chunk.get(..length) {
-            Some(bytes) if !bytes.is_empty() => StreamToAgent::Data { bytes: Opaque::from(bytes) },
+            Some(bytes) if !bytes.is_empty() => StreamToAgent::Data {
+                bytes: Opaque::from(bytes),
+            },
             _ => StreamToAgent::End,
         };
         match writer.send_in_time(&frame).await {
             Ok(()) if length == 0 => return Ok(()),
             Ok(()) => {}
-            Err(stalled @ BrokenStream::Stalled(_)) => return Err(GuestError::broken(what)(stalled)),
+            Err(stalled @ BrokenStream::Stalled(_)) => {
+                return Err(GuestError::broken(what)(stalled));
+            }
             Err(_) => std::future::pending().await,
         }
     }
@@ -148,7 +165,11 @@ async fn finish(
 ) -> Result<TransferEnd, GuestError> {
     let broken = GuestError::broken(what);
     loop {
-        let frame = if in_time { reader.next_in_time().await } else { reader.next().await };
+        let frame = if in_time {
+            reader.next_in_time().await
+        } else {
+            reader.next().await
+        };
         match (frame.map_err(&broken)?, sink.as_deref_mut()) {
             (Some(StreamToHost::Data { bytes, .. }), Some(sink)) => {
                 sink.write_all(&bytes).await.map_err(|e| local(what, &e))?;
@@ -169,5 +190,8 @@ async fn finish(
 }
 
 fn local(what: &'static str, error: &io::Error) -> GuestError {
-    GuestError::Local { what, why: error.to_string() }
+    GuestError::Local {
+        what,
+        why: error.to_string(),
+    }
 }

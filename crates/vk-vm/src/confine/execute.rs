@@ -9,7 +9,7 @@ use rustix::thread::UnshareFlags;
 use super::drop_rights::drop_rights;
 use super::identity::{enter_as, explain};
 use super::order::PACKET_MAX;
-use super::program::{Program, Walls};
+use super::program::{Confines, Program, Walls};
 use super::view;
 use crate::sys;
 
@@ -36,18 +36,7 @@ pub fn execute(walls: Walls) -> io::Error {
 fn prepare(walls: Walls) -> io::Result<Command> {
     let program = read_plan()?;
     let nothing = File::open("/dev/null").map_err(|e| explain("open /dev/null", e))?;
-    if walls == Walls::Required {
-        enter_as(
-            INSIDE,
-            UnshareFlags::NEWNS
-                | UnshareFlags::NEWNET
-                | UnshareFlags::NEWIPC
-                | UnshareFlags::NEWUTS
-                | UnshareFlags::NEWCGROUP,
-        )?;
-        rustix::system::sethostname(b"vm").map_err(|e| explain("set the host name", e))?;
-        view::enter(&program)?;
-    }
+    let nothing_held = confine(&program.confines, walls)?;
     setrlimit(
         Resource::Core,
         Rlimit {
@@ -56,7 +45,9 @@ fn prepare(walls: Walls) -> io::Result<Command> {
         },
     )
     .map_err(|e| explain("forbid core dumps", e))?;
-    drop_rights().map_err(|e| explain("give up capabilities", e))?;
+    if nothing_held {
+        drop_rights().map_err(|e| explain("give up capabilities", e))?;
+    }
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|e| explain("ask for the parent's death signal", e))?;
     sys::close_descriptors_on_exec().map_err(|e| explain("close descriptors", e))?;
@@ -69,6 +60,33 @@ fn prepare(walls: Walls) -> io::Result<Command> {
         .env_clear()
         .stdin(Stdio::from(nothing));
     Ok(command)
+}
+
+/// Enters the program's namespaces; whether it is to hold no rights.
+fn confine(confines: &Confines, walls: Walls) -> io::Result<bool> {
+    let all = UnshareFlags::NEWNS
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    match confines {
+        Confines::View { at, places } if walls == Walls::Required => {
+            enter_as(INSIDE, all)?;
+            rustix::system::sethostname(b"vm").map_err(|e| explain("set the host name", e))?;
+            view::enter(at, places)?;
+            Ok(true)
+        }
+        Confines::View { .. } => Ok(true),
+        #[cfg(feature = "process-vmm")]
+        // The holder's user namespace serves: its PID namespace belongs to it, and so /proc can be
+        // mounted.
+        Confines::Root => sys::unshare(all).map(|()| false).map_err(|e| {
+            explain(
+                "make the namespaces of a guest that is a process (walls must be on)",
+                e,
+            )
+        }),
+    }
 }
 
 fn read_plan() -> io::Result<Program> {

@@ -34,7 +34,7 @@ pub use hold::hold;
 pub use needs::needed_by;
 pub use order::Exit;
 pub use owner::{Holder, Launched};
-pub use program::{Access, Confinement, Place, Program, Walls};
+pub use program::{Access, Confinement, Confines, Place, Program, Walls};
 
 /// This very program, even after its file was replaced by a newer one.
 const OWN_PROGRAM: &str = "/proc/self/exe";

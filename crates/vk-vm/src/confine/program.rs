@@ -73,17 +73,31 @@ impl Place {
     }
 }
 
-/// A program to be run confined. Its environment is empty, its stdin is empty.
+/// A program to be held. Its environment and its stdin are empty.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Program {
     /// The program's absolute path.
     pub path: PathBuf,
     /// Its arguments. They are readable by everyone on the host: never a secret.
     pub args: Vec<OsString>,
-    /// The directory it starts in, which is one of its places.
+    /// The directory it starts in; in a view, one of its places or on the way to one.
     pub directory: PathBuf,
-    /// An empty directory that its view is mounted on; nothing of the view is seen outside.
-    pub view: PathBuf,
-    /// Everything it sees.
-    pub places: Vec<Place>,
+    /// Its walls.
+    pub confines: Confines,
+}
+
+/// What is around a program, unless the walls are off.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Confines {
+    /// Namespaces of its own, no rights, and a view.
+    View {
+        /// An empty directory that the view is mounted on; nothing of it is seen outside.
+        at: PathBuf,
+        /// Everything it sees.
+        places: Vec<Place>,
+    },
+    /// Namespaces in which it is root and sees the host's files: for a guest that is no machine.
+    /// No wall to rely on; impossible with walls off.
+    #[cfg(feature = "process-vmm")]
+    Root,
 }

@@ -12,14 +12,13 @@ use rustix::mount::{
 use rustix::process::pivot_root;
 
 use super::identity::explain;
-use super::program::{Access, Place, Program};
+use super::program::{Access, Place};
 
 /// Room for directories and mount points only; no content is ever written to the tmpfs.
 const TMPFS: &std::ffi::CStr = c"size=1m,nr_inodes=4096,mode=0755";
 
-/// Builds the program's view and makes it the root of this process's file systems.
-pub(super) fn enter(program: &Program) -> io::Result<()> {
-    let root = &program.view;
+/// Builds a view of `places` on `root` and makes it the root of this process's file systems.
+pub(super) fn enter(root: &Path, places: &[Place]) -> io::Result<()> {
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -27,7 +26,7 @@ pub(super) fn enter(program: &Program) -> io::Result<()> {
     .map_err(|e| explain("part from the host's mounts", e))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("view", root, "tmpfs", flags, TMPFS).map_err(|e| explain("mount the view", e))?;
-    for place in in_order(&program.places) {
+    for place in in_order(places) {
         bind(root, place).map_err(|e| explain(&format!("show {}", place.path.display()), e))?;
     }
     mount_remount(root, MountFlags::BIND | MountFlags::RDONLY | flags, c"")

@@ -52,9 +52,15 @@ pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
     out.flags(&["-no-user-config", "-nodefaults", "-nographic", "-no-reboot"]);
     out.option("-L", boot.firmware);
     out.option("-sandbox", SANDBOX);
-    out.option("-M", format!("microvm,accel={accelerator},memory-backend=mem"));
+    out.option(
+        "-M",
+        format!("microvm,accel={accelerator},memory-backend=mem"),
+    );
     // Shared, for the vsock daemon reads and writes the guest's queues in it.
-    out.option("-object", format!("memory-backend-memfd,id=mem,size={memory},share=on"));
+    out.option(
+        "-object",
+        format!("memory-backend-memfd,id=mem,size={memory},share=on"),
+    );
     out.option("-m", &memory);
     out.option("-cpu", cpu);
     out.option("-smp", machine.cpus.to_string());
@@ -64,7 +70,10 @@ pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
     // The console is QEMU's stdout: whoever reads it bounds it.
     out.option("-chardev", "stdio,id=console,signal=off,mux=off");
     out.option("-serial", "chardev:console");
-    out.option("-chardev", format!("socket,id=qmp,path={QMP_SOCKET},server=on,wait=off"));
+    out.option(
+        "-chardev",
+        format!("socket,id=qmp,path={QMP_SOCKET},server=on,wait=off"),
+    );
     out.option("-mon", "chardev=qmp,mode=control");
     match boot.vsock {
         VsockDevice::User => {
@@ -82,8 +91,7 @@ pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
 }
 
 /// Old system calls, other users' rights, other programs, and scheduling: all denied for good.
-const SANDBOX: &str =
-    "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
 struct Arguments(Vec<OsString>);
 
@@ -152,7 +160,11 @@ mod tests {
 
     fn line(accelerator: Accelerator) -> String {
         let arguments = arguments(&machine(), &boot(accelerator));
-        arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        arguments
+            .iter()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -176,8 +188,14 @@ mod tests {
         assert!(line.contains(r#""filename":"/disks/image,v=1""#), "{line}");
         let of = |role: &str| {
             let values: Vec<_> = line.split(" -").collect();
-            let at = values.iter().position(|v| v.contains(&format!("serial={role}"))).unwrap();
-            [values[at - 2].contains(r#""read-only":true"#), values[at - 1].contains(r#""read-only":true"#)]
+            let at = values
+                .iter()
+                .position(|v| v.contains(&format!("serial={role}")))
+                .unwrap();
+            [
+                values[at - 2].contains(r#""read-only":true"#),
+                values[at - 1].contains(r#""read-only":true"#),
+            ]
         };
         assert_eq!(of("image"), [true, true]);
         assert_eq!(of("scratch"), [false, false]);

@@ -3,9 +3,10 @@
 mod args;
 mod firmware;
 mod qmp;
+mod settings;
 mod start;
 
+pub(crate) use args::{VHOST_SOCKET, VsockDevice};
 pub use qmp::{Qmp, QmpError};
-pub use start::{Qemu, QemuSettings};
-pub(crate) use start::find_qemu;
-pub(crate) use args::VHOST_SOCKET;
+pub use settings::QemuSettings;
+pub use start::Qemu;

@@ -53,9 +53,14 @@ impl Qmp {
     /// Any [`QmpError`].
     pub async fn connect(socket: &Path) -> Result<Self, QmpError> {
         let (from, to) = sockets::connect(socket).await?.into_split();
-        let mut qmp = Self { from: BufReader::new(from), to };
+        let mut qmp = Self {
+            from: BufReader::new(from),
+            to,
+        };
         let greeting = timeout(ANSWER, qmp.line());
-        greeting.await.map_err(|_| QmpError::Timeout { command: "a connection".to_owned() })??;
+        greeting.await.map_err(|_| QmpError::Timeout {
+            command: "a connection".to_owned(),
+        })??;
         qmp.execute("qmp_capabilities", json!({})).await?;
         Ok(qmp)
     }
@@ -72,7 +77,10 @@ impl Qmp {
             loop {
                 let mut said = self.line().await?;
                 if let Some(error) = said.get("error") {
-                    let why = error.get("desc").and_then(Value::as_str).unwrap_or("no reason");
+                    let why = error
+                        .get("desc")
+                        .and_then(Value::as_str)
+                        .unwrap_or("no reason");
                     let (command, why) = (command.to_owned(), why.to_owned());
                     return Err(QmpError::Refused { command, why });
                 }
@@ -83,12 +91,19 @@ impl Qmp {
             }
         };
         let done = timeout(ANSWER, exchange).await;
-        done.unwrap_or_else(|_| Err(QmpError::Timeout { command: command.to_owned() }))
+        done.unwrap_or_else(|_| {
+            Err(QmpError::Timeout {
+                command: command.to_owned(),
+            })
+        })
     }
 
     async fn line(&mut self) -> Result<Value, QmpError> {
         let mut line = Vec::new();
-        (&mut self.from).take(LINE_MAX).read_until(b'\n', &mut line).await?;
+        (&mut self.from)
+            .take(LINE_MAX)
+            .read_until(b'\n', &mut line)
+            .await?;
         if line.last() != Some(&b'\n') {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
@@ -132,6 +147,9 @@ mod tests {
         assert_eq!(status["status"], "running");
         let error = qmp.execute("blockdev-del", json!({})).await.unwrap_err();
         assert!(error.to_string().contains("no such disk"), "{error}");
-        assert!(matches!(qmp.execute("quit", json!({})).await, Err(QmpError::Io(_))));
+        assert!(matches!(
+            qmp.execute("quit", json!({})).await,
+            Err(QmpError::Io(_))
+        ));
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod guest;
+
 use std::path::{Path, PathBuf};
 
 use vk_vm::confine::{Confinement, Walls};

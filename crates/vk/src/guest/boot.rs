@@ -35,7 +35,9 @@ pub(super) async fn run(arguments: BootArguments) -> anyhow::Result<ExitCode> {
         let (qemu, seats) = (Arc::clone(&qemu), Arc::clone(&seats));
         boots.spawn(async move {
             let _seat = seats.acquire().await;
-            boot(&qemu, machine).await.with_context(|| format!("boot {number}"))
+            boot(&qemu, machine)
+                .await
+                .with_context(|| format!("boot {number}"))
         });
     }
     let mut failed = false;
@@ -48,16 +50,29 @@ pub(super) async fn run(arguments: BootArguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 async fn prepare(arguments: &BootArguments, directory: &Path) -> anyhow::Result<Qemu> {
     let bundle = match &arguments.bundle {
         Some(bundle) => std::path::absolute(bundle)?,
-        None => find().context("no boot bundle: give --bundle, or make one with `vk guest pack`")?,
+        None => {
+            find().context("no boot bundle: give --bundle, or make one with `vk guest pack`")?
+        }
     };
-    let walls = if arguments.unconfined { Walls::Off } else { Walls::Required };
-    let confinement = Confinement { walls, ..Confinement::default() };
+    let walls = if arguments.unconfined {
+        Walls::Off
+    } else {
+        Walls::Required
+    };
+    let confinement = Confinement {
+        walls,
+        ..Confinement::default()
+    };
     let mut settings = QemuSettings::new(bundle, confinement, Accelerator::Tcg);
     settings.accelerator = match arguments.accelerator {
         Some(AcceleratorName::Kvm) => Accelerator::Kvm,
