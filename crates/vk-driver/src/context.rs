@@ -1,0 +1,140 @@
+//! What a job is run with, what it is told meanwhile, and what it tells.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use vk_hub_proto::dispatch::GuestSize;
+use vk_hub_proto::job::{CiJob, JobResult};
+use vk_image::{Rules, Store};
+use vk_vm::Vmm;
+
+/// Everything one job needs of its node.
+#[derive(Debug)]
+pub struct JobContext {
+    /// The job, with its secrets.
+    pub spec: CiJob,
+    /// How large it is, by the node's own rules (ADM-15).
+    pub plan: JobPlan,
+    /// Where it and its project lie.
+    pub dirs: JobDirs,
+    /// Who runs it, for its trace and its variables.
+    pub node: NodeName,
+    /// What starts its VM.
+    pub vmm: Arc<dyn Vmm>,
+    /// Where its image comes from.
+    pub images: Images,
+    /// Where its artifacts go, and those of earlier jobs come from.
+    pub artifacts: ArtifactsAt,
+    /// From the VMM's start to the agent's hello.
+    pub boot_limit: Duration,
+    /// Told of the output as it grows, byte for byte; for a terminal.
+    pub follow: Option<tokio::sync::mpsc::Sender<Vec<u8>>>,
+    /// How much may be in an upload's archive, in bytes.
+    pub artifact_cap: u64,
+}
+
+/// The largest archive that is uploaded where nothing else is said: 10 GiB.
+pub const ARTIFACT_CAP: u64 = 10 << 30;
+
+/// A job's share of its node.
+#[derive(Clone, Debug)]
+pub struct JobPlan {
+    /// Virtual processors of the VM.
+    pub cpus: u32,
+    /// Its memory in MiB.
+    pub mem_mib: u64,
+    /// Its writable disk in bytes (sparse).
+    pub disk_bytes: u64,
+    /// `CI_CONCURRENT_ID`.
+    pub slot: u32,
+    /// `CI_CONCURRENT_PROJECT_ID`.
+    pub project_slot: u32,
+    /// What the sizing rules have to say to the job's owner, for the trace.
+    pub warnings: Vec<String>,
+}
+
+/// Directories of one job.
+#[derive(Clone, Debug)]
+pub struct JobDirs {
+    /// The job's own, which is there and empty of earlier jobs: `output`, `result.json` and
+    /// `stages.jsonl` are written here, everything else lies in `work` below it and is gone at the
+    /// end. Mode 0700.
+    pub job: PathBuf,
+    /// Bare mirrors of projects' repositories, shared by all jobs of the node. Made where missing.
+    pub mirrors: PathBuf,
+}
+
+/// How the node calls itself in a trace.
+#[derive(Clone, Debug)]
+pub struct NodeName {
+    /// The host's name: `Running on … via <name>...`.
+    pub host: String,
+    /// The program's version.
+    pub version: String,
+    /// Its revision.
+    pub revision: String,
+}
+
+/// Images of the node.
+#[derive(Clone, Debug)]
+pub struct Images {
+    /// The store.
+    pub store: Store,
+    /// What jobs may use.
+    pub rules: Rules,
+    /// Registries (`host[:port]`) that are spoken to in plain HTTP.
+    pub insecure_registries: Vec<String>,
+}
+
+/// Where artifacts go to and come from.
+#[derive(Clone, Debug)]
+pub enum ArtifactsAt {
+    /// The job's GitLab, by its job token (ART-01).
+    GitLab,
+    /// A directory: an upload becomes `<job id>/<file name>` below it, a dependency's archive is
+    /// taken from `<its job id>/`. For `vk job run`, which may have no GitLab.
+    Directory(PathBuf),
+}
+
+/// What a job is told from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The ledger gave it all it asked for: it may take memory and disk. Repeats are harmless.
+    /// Nothing of a VM is started before it.
+    Grant,
+    /// It will not get what it asked for: it ends `system`, its trace naming what is short
+    /// (ADM-34).
+    Deny {
+        /// What is short: `memory`, `disk`.
+        short: String,
+    },
+    /// It shall stop. Repeats are harmless.
+    Stop(vk_stage_core::Stop),
+}
+
+/// How a job stands: told by a watch channel, so that a reader who comes late or is slow sees the
+/// present and holds nothing up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobState {
+    /// The stage that runs or ran last, by gitlab-runner's name.
+    pub stage: Option<String>,
+    /// Its attempt, from 1.
+    pub attempt: u32,
+    /// What it is doing, for display.
+    pub activity: Option<String>,
+    /// The VM's size, once it runs (DISP-23).
+    pub guest: Option<GuestSize>,
+    /// From the VMM's start to the agent's hello, once it was heard, in milliseconds.
+    pub boot_ms: Option<u64>,
+    /// The VMM's name and what it runs on (`qemu`, `KVM`), once it runs.
+    pub vmm: Option<(String, String)>,
+    /// Bytes in `output`: all of them final, none of them synced before the result is there.
+    pub output_len: u64,
+    /// The result, after `result.json` and `output` are durable.
+    pub result: Option<JobResult>,
+}
+
+/// Tells how a job stands.
+pub type StateSender = watch::Sender<JobState>;

@@ -1,0 +1,18 @@
+//! One job from spec to result: edges around the stage core.
+//!
+//! [`run`] drives `vk_stage_core::StageCore`: it prepares the VM, brings the sources, runs the
+//! scripts as gitlab-runner's bash shell does, moves artifacts, and writes the job's output (only
+//! bytes that left `vk_trace`) and its result. It must not know the hub's session.
+
+#![forbid(unsafe_code)]
+
+mod context;
+mod error;
+mod run;
+
+pub use context::{
+    ARTIFACT_CAP, ArtifactsAt, Control, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
+    StateSender,
+};
+pub use error::DriverError;
+pub use run::run;
