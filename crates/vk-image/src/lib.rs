@@ -28,4 +28,5 @@ pub use pull::{Outcome, Progress, PullPolicy, Puller};
 pub use record::{Origin, Record};
 pub use rules::{Choice, RuleError, Rules};
 pub use store::{Collected, Keep, Lease, Listed, Store};
+pub use vk_oci::{Client as RegistryClient, Config as RegistryConfig};
 pub use vk_oci::{Credential, Digest, Keychain, Password, Platform, Reference, RunConfig};

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Serialize;
 use vk_oci::{Digest, Reference};
 
 use crate::durable;
@@ -30,7 +31,7 @@ pub struct Store {
 }
 
 /// An image as a listing shows it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Listed {
     /// The image.
     pub record: Record,
@@ -39,7 +40,7 @@ pub struct Listed {
     /// Whether someone holds a lease on it.
     pub in_use: bool,
     /// Its disk image.
-    pub path: PathBuf,
+    pub disk: PathBuf,
 }
 
 /// An image's name in the store, or its digest.
@@ -86,12 +87,12 @@ impl Store {
         for digest in self.digests()? {
             let record = self.record(digest)?;
             let in_use = self.is_leased(digest)?;
-            let path = self.disk(digest);
+            let disk = self.disk(digest);
             listed.push(Listed {
                 record,
                 names: names.of(digest),
                 in_use,
-                path,
+                disk,
             });
         }
         listed.sort_by(|a, b| {
@@ -114,7 +115,7 @@ impl Store {
             record: self.record(digest)?,
             names: self.names()?.of(digest),
             in_use: self.is_leased(digest)?,
-            path: self.disk(digest),
+            disk: self.disk(digest),
         })
     }
 

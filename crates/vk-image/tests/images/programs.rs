@@ -10,14 +10,14 @@ use crate::make::{self, Image};
 
 /// A program, or `None` with the reason printed. A whole test run must have them all.
 fn program(name: &str, package: &str) -> Option<PathBuf> {
-    let places = std::env::var_os("PATH").unwrap_or_default();
+    let root = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from);
+    let staged = root.iter().map(|root| root.join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/usr/sbin"].map(PathBuf::from);
-    let found = std::env::split_paths(&places)
-        .chain(usual)
-        .map(|dir| dir.join(name))
-        .find(|path| path.exists());
+    let mut places = staged.chain(std::env::split_paths(&path)).chain(usual);
+    let found = places.find_map(|dir| Some(dir.join(name)).filter(|path| path.exists()));
     assert!(
-        found.is_some() || std::env::var_os("VK_TEST_ROOT").is_none(),
+        found.is_some() || root.is_none(),
         "{name} is missing: apt-get install {package}"
     );
     if found.is_none() {
