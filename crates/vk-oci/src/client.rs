@@ -149,7 +149,8 @@ impl Client {
         for _ in 0..3 {
             let index = match document {
                 Document::Manifest(manifest) => {
-                    return self.with_config(image, named, digest, manifest).await;
+                    let found = self.with_config(image, named, digest, manifest).await?;
+                    return for_platform(found, wanted);
                 }
                 Document::Index(index) => index,
             };
@@ -246,6 +247,20 @@ impl Client {
             }
         }
     }
+}
+
+/// A manifest behind no index says in its configuration what it is for.
+fn for_platform(found: Image, wanted: &Platform) -> Result<Image, Error> {
+    let said = &found.config.platform;
+    if said.os.is_empty() || said.serves(wanted) {
+        return Ok(found);
+    }
+    let (image, available) = (found.reference.familiar(), vec![said.to_string()]);
+    Err(Error::Platform {
+        image,
+        wanted: wanted.to_string(),
+        available,
+    })
 }
 
 fn connector(

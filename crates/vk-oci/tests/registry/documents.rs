@@ -84,6 +84,20 @@ async fn an_index_leads_to_this_platforms_manifest() {
 }
 
 #[tokio::test]
+async fn a_lone_manifest_for_another_platform_is_refused() {
+    let served = Served::new();
+    let server = Server::new(move |request| served.answer(request));
+    let error = client()
+        .resolve(&image(&server), &"linux/arm64".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("only for linux/amd64"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn indexes_within_indexes_end() {
     // By digest a chain must end; by tag one that always points on would not.
     let inner: Vec<String> = (0..6).fold(vec![index(&[])], |mut chain, _| {
