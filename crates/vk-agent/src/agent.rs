@@ -10,7 +10,7 @@ use crate::conn::Conn;
 use crate::context::fail;
 use crate::dial::{Address, Dialer};
 use crate::exec::users::Identity;
-use crate::exec::{Cgroups, Tree};
+use crate::exec::{Cgroups, Tree, kill_descendants};
 use crate::mounts::Mounts;
 use crate::reaper::Reaper;
 use crate::root::{JobRoot, Owner};
@@ -148,12 +148,13 @@ impl Agent {
         })
     }
 
-    /// Kills every command.
+    /// Kills every command, and what earlier ones left running.
     pub(crate) fn kill_everything(&self) {
         let all: Vec<Arc<Tree>> = self.execs().values().cloned().collect();
         for tree in all {
             tree.kill_all();
         }
+        kill_descendants();
     }
 
     /// Counts a stream in, unless there are too many.

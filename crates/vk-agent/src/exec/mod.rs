@@ -10,4 +10,4 @@ pub(crate) mod users;
 pub(crate) use cgroup::Cgroups;
 pub(crate) use pump::serve;
 pub(crate) use start::identity;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Tree, kill_descendants};

@@ -58,45 +58,67 @@ impl Tree {
 
     /// Kills all there is and waits until it is gone; gives how many there were at first.
     pub(crate) fn kill_all(&self) -> usize {
-        let first = self.members();
-        let mut left = first.clone();
-        for _ in 0..KILL_ROUNDS {
-            if left.is_empty() {
-                break;
-            }
+        let kill = |left: &HashSet<Pid>| {
             if !self.cgroup.as_ref().is_some_and(Cgroup::kill) {
-                send(Signal::KILL, &left);
+                send(Signal::KILL, left);
             }
-            sleep(ROUND);
-            left = self.members();
-        }
-        first.len()
+        };
+        until_none(|| self.members(), kill)
     }
 
     /// Every process below the watcher that has not ended.
     pub(crate) fn members(&self) -> HashSet<Pid> {
         let all = processes();
         // The watcher may be gone, and its number another's.
-        let mine = all
-            .get(&self.watcher)
-            .is_some_and(|p| p.parent == Some(getpid()));
-        let mut found = HashSet::new();
-        let mut parents = HashSet::from([self.watcher]);
-        while mine && !parents.is_empty() {
-            let children: HashSet<Pid> = all
-                .iter()
-                .filter(|(pid, p)| {
-                    p.parent.is_some_and(|parent| parents.contains(&parent))
-                        && !found.contains(*pid)
-                })
-                .map(|(pid, _)| *pid)
-                .collect();
-            found.extend(children.iter().copied());
-            parents = children;
+        let watcher = all.get(&self.watcher);
+        if watcher.is_some_and(|watcher| watcher.parent == Some(getpid())) {
+            below(&all, self.watcher)
+        } else {
+            HashSet::new()
         }
-        found.retain(|pid| all.get(pid).is_some_and(|p| !p.ended));
-        found
     }
+}
+
+/// Kills every process below this one: what commands left running too.
+pub(crate) fn kill_descendants() {
+    until_none(
+        || below(&processes(), getpid()),
+        |left| send(Signal::KILL, left),
+    );
+}
+
+/// Kills until none is left; gives how many there were at first.
+fn until_none(look: impl Fn() -> HashSet<Pid>, kill: impl Fn(&HashSet<Pid>)) -> usize {
+    let mut left = look();
+    let first = left.len();
+    for _ in 0..KILL_ROUNDS {
+        if left.is_empty() {
+            break;
+        }
+        kill(&left);
+        sleep(ROUND);
+        left = look();
+    }
+    first
+}
+
+/// Every process that descends from one and has not ended.
+fn below(all: &HashMap<Pid, Process>, ancestor: Pid) -> HashSet<Pid> {
+    let mut found = HashSet::new();
+    let mut parents = HashSet::from([ancestor]);
+    while !parents.is_empty() {
+        let children = all.iter().filter(|(pid, process)| {
+            process
+                .parent
+                .is_some_and(|parent| parents.contains(&parent))
+                && !found.contains(*pid)
+        });
+        let children: HashSet<Pid> = children.map(|(pid, _)| *pid).collect();
+        found.extend(children.iter().copied());
+        parents = children;
+    }
+    found.retain(|pid| all.get(pid).is_some_and(|process| !process.ended));
+    found
 }
 
 fn send(signal: Signal, pids: &HashSet<Pid>) {

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use vk_guest_proto::*;
 
+use crate::exec::{ESCAPE, escaped_pid, exec_in, is_alive};
 use crate::host::{Host, exec, path};
 
 #[test]
@@ -140,9 +141,16 @@ fn a_host_that_goes_takes_the_agent_and_its_commands_along() {
     let StreamToHost::Started { pid } = stream.frame() else {
         panic!("not started")
     };
+    let daemon = Exec {
+        kill_leftovers: false,
+        ..exec_in(&host, ESCAPE)
+    };
+    host.run(&Request::Exec { exec: daemon }, b"").end();
+    let daemon = escaped_pid(&host);
+    assert!(is_alive(&daemon), "it may outlive its command");
     host.hang_up();
     assert!(host.agent.wait().unwrap().success());
-    assert!(!std::path::Path::new(&format!("/proc/{pid}/exe")).exists());
+    assert!(!is_alive(&pid.to_string()) && !is_alive(&daemon));
 }
 
 #[test]

@@ -227,7 +227,14 @@ fn umask_and_signals_are_as_a_program_may_expect() {
 
 #[test]
 fn a_command_inherits_no_descriptor_but_its_three() {
-    let heard = run(&mut Host::start(), exec(&["ls", "/proc/self/fd"]));
+    // Its starter left one open, too.
+    let mut host = Host::start_as(|agent| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "exec 9</dev/null; exec \"$0\" \"$@\""]);
+        command.arg(agent.get_program()).args(agent.get_args());
+        command
+    });
+    let heard = run(&mut host, exec(&["ls", "/proc/self/fd"]));
     // The fourth is the directory that ls reads.
     assert_eq!(heard.text(), "0\n1\n2\n3\n");
 }
@@ -285,21 +292,22 @@ fn a_signal_reaches_the_command_alone_or_its_whole_tree() {
 }
 
 /// A process that left its parent, its session and its group.
-const ESCAPE: &str = "setsid sh -c '(setsid sleep 1000 >/dev/null 2>&1 & echo $! >pid) & wait'";
+pub(crate) const ESCAPE: &str =
+    "setsid sh -c '(setsid sleep 1000 >/dev/null 2>&1 & echo $! >pid) & wait'";
 
-fn is_alive(pid: &str) -> bool {
+pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-fn exec_in(host: &Host, script: &str) -> Exec {
+pub(crate) fn exec_in(host: &Host, script: &str) -> Exec {
     Exec {
         cwd: path(host.dir.path()),
         ..sh(script)
     }
 }
 
-fn escaped_pid(host: &Host) -> String {
+pub(crate) fn escaped_pid(host: &Host) -> String {
     let file = host.dir.path().join("pid");
     let end = Instant::now() + LIMIT;
     while Instant::now() < end {

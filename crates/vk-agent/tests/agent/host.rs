@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use vk_guest_proto::*;
@@ -260,8 +260,17 @@ fn accept(listener: &UnixListener, secret: &[u8; SECRET_LEN]) -> (Opening, UnixS
     (opening, conn)
 }
 
+/// An agent whose host is gone kills its commands and ends; killed itself, it would leave them.
 impl Drop for Host {
     fn drop(&mut self) {
+        self.hang_up();
+        let end = Instant::now() + LIMIT;
+        while Instant::now() < end {
+            if matches!(self.agent.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let _ = self.agent.kill();
         let _ = self.agent.wait();
     }

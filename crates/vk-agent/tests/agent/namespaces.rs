@@ -307,3 +307,32 @@ fn the_end_of_the_agent_is_the_end_of_everything_in_its_namespace() {
         assert_eq!(String::from_utf8_lossy(&left.stdout), "");
     }
 }
+
+/// GUEST-04
+#[test]
+fn an_image_without_any_program_has_archives_all_the_same() {
+    let Some(mut host) = start() else { return };
+    let dir = host.dir.path().join("nothing");
+    fs::create_dir(&dir).unwrap();
+    let image = Volume::Directory { path: path(&dir) };
+    let writable = Volume::Memory {
+        max_bytes: 16 << 20,
+    };
+    let plan = MountRoot { image, writable };
+    assert_eq!(host.call(Op::MountRoot { plan }), Answer::Done);
+    let sources = sources(&host);
+    mount_tree(&mut host, &sources, "/builds", TreeAccess::Overlay);
+    let builds = Path::new("/builds");
+    let tar = tar_out(builds, &["dir", "gone"], &[]);
+    let out = host.run(&Request::TarOut { tar }, b"");
+    assert_eq!(names(&out.content), ["dir/", "dir/file", "gone"]);
+    let copy = Path::new("/copy/here");
+    let heard = crate::extraction::extract(&mut host, copy, &out.content);
+    assert_eq!(heard.done().entries, 3);
+    let tar = tar_out(Path::new("/copy"), &["**"], &[]);
+    let again = host.run(&Request::TarOut { tar }, b"");
+    assert_eq!(
+        names(&again.content),
+        ["here/", "here/dir/", "here/dir/file", "here/gone"]
+    );
+}
