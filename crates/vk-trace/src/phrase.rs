@@ -126,7 +126,13 @@ fn scan(
         {
             window.pass(start, sink);
             window.mask(reached.at, sink);
-        } else if !overlaps.is_idle() && overlaps.is_ripe(set, reached) {
+            continue;
+        }
+        while let Some((start, end)) = overlaps.settle_first(set, reached) {
+            window.pass(start, sink);
+            window.mask(end, sink);
+        }
+        if !overlaps.is_idle() && overlaps.is_ripe(set, reached) {
             pass_masks(set, reached, overlaps, window, sink);
         }
     }

@@ -10,7 +10,7 @@ use aho_corasick::automaton::StateID;
 use aho_corasick::{Span, packed};
 
 pub(crate) use machine::{Machine, Patience, run};
-use machine::{Visited, build, vectorized, walk};
+use machine::{Visited, begins, build, vectorized, walk};
 
 use crate::TraceError;
 
@@ -26,6 +26,8 @@ pub(crate) struct PatternSet {
     /// What is known of each state, by its number shifted.
     nodes: Vec<Node>,
     shift: u32,
+    /// Whether a pattern begins with a byte.
+    begins: Vec<bool>,
     firsts: Option<packed::Searcher>,
     /// A pattern that begins this close to the end of a text may escape the vectorized search.
     blind_tail: usize,
@@ -75,6 +77,7 @@ impl PatternSet {
             empty: patterns.is_empty(),
             nodes: Vec::new(),
             shift: 0,
+            begins: begins(&patterns),
             firsts,
             blind_tail,
         };
@@ -192,9 +195,10 @@ impl PatternSet {
         if self.empty {
             return text.len();
         }
-        let rest = text.len().saturating_sub(from);
-        let Some(firsts) = self.firsts.as_ref().filter(|_| rest >= SHORT) else {
-            return from;
+        let rest = text.get(from..).unwrap_or_default();
+        let Some(firsts) = self.firsts.as_ref().filter(|_| rest.len() >= SHORT) else {
+            let begins = |byte: &u8| self.begins.get(usize::from(*byte)).copied().unwrap_or(true);
+            return from + rest.iter().position(begins).unwrap_or(rest.len());
         };
         let blind = text.len().saturating_sub(self.blind_tail).max(from);
         let found = firsts.find_in(
@@ -289,7 +293,7 @@ mod tests {
         assert_eq!(set.skip(&text, 10), 300);
         text.truncate(305);
         assert!(set.skip(&text, 10) <= 300);
-        assert_eq!(set.skip(b"short pin", 2), 2);
+        assert_eq!(set.skip(b"short pin", 2), 6);
         let set = PatternSet::new(&["abab", "b"]).unwrap();
         let text = [&[b'.'; 60][..], b"ab"].concat();
         assert!(set.skip(&text, 0) <= 60);

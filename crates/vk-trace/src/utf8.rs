@@ -104,28 +104,38 @@ fn repair_into(mut bytes: &[u8], repaired: &mut Vec<u8>) {
 
 /// Repairs some bytes at the front one by one; returns the others.
 ///
-/// What begins no valid rune is replaced alone: the bytes behind it are judged afresh.
+/// What begins no valid rune is replaced alone: the bytes behind it are judged afresh. Bytes are
+/// copied as blocks of four of which one or three count, since what is next cannot be guessed.
 fn repair_start<'a>(mut bytes: &'a [u8], repaired: &mut Vec<u8>) -> &'a [u8] {
-    for _ in 0..64 {
-        let len = match bytes {
-            [] => break,
-            [byte, ..] if byte.is_ascii() => {
-                repaired.push(*byte);
-                1
-            }
-            _ => match rune_len(bytes) {
-                None => {
-                    repaired.extend_from_slice(REPLACEMENT);
-                    1
-                }
-                Some(len) => {
-                    repaired.extend_from_slice(bytes.get(..len).unwrap_or_default());
-                    len
-                }
-            },
+    let (mut block, mut filled) = ([0; 256], 0);
+    while let [byte, rest @ ..] = bytes {
+        let Some(slot) = block.get_mut(filled..filled + 4) else {
+            break;
         };
-        bytes = bytes.get(len..).unwrap_or_default();
+        let may_be_rune = *byte >= 0xc2 && rest.first().is_some_and(|next| next & 0xc0 == 0x80);
+        let rune = if may_be_rune { rune_len(bytes) } else { None };
+        match rune {
+            Some(len) => {
+                let (rune, behind) = bytes.split_at_checked(len).unwrap_or((bytes, &[]));
+                slot.iter_mut()
+                    .zip(rune)
+                    .for_each(|(slot, byte)| *slot = *byte);
+                filled += len;
+                bytes = behind;
+            }
+            None => {
+                let ascii = byte.is_ascii();
+                slot.copy_from_slice(&if ascii {
+                    [*byte, 0, 0, 0]
+                } else {
+                    [0xef, 0xbf, 0xbd, 0]
+                });
+                filled += if ascii { 1 } else { 3 };
+                bytes = rest;
+            }
+        }
     }
+    repaired.extend_from_slice(block.get(..filled).unwrap_or_default());
     bytes
 }
 

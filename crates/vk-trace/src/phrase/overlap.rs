@@ -24,6 +24,19 @@ struct Found {
     state: StateID,
 }
 
+impl Found {
+    /// The longest shorter phrase with the same end that fits behind a mask which ends at `end`.
+    fn behind(self, set: &PatternSet, end: u64) -> Option<Self> {
+        let room = self.end.saturating_sub(end);
+        let (rank, len) = set.best_match(self.state, room, |rank, _| rank > self.rank)?;
+        Some(Self {
+            rank,
+            start: self.end - len,
+            ..self
+        })
+    }
+}
+
 /// How far a stream was read, and the automaton's state there.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
@@ -41,7 +54,10 @@ impl Reached {
 /// What is decided, and what is not.
 #[derive(Debug, Default)]
 pub(crate) struct Overlaps {
-    undecided: Vec<Found>,
+    /// In the order of their ends.
+    undecided: VecDeque<Found>,
+    /// The first of them waits for another.
+    stuck: bool,
     /// Decided, not passed on: start and end, in order, none overlapping another.
     masked: VecDeque<(u64, u64)>,
     last_end: u64,
@@ -63,7 +79,7 @@ impl Overlaps {
         if self.is_idle() && set.rival_depth(state, rank) == 0 {
             return Some(end - len);
         }
-        self.undecided.push(Found {
+        self.undecided.push_back(Found {
             rank,
             start: end - len,
             end,
@@ -73,54 +89,84 @@ impl Overlaps {
         None
     }
 
-    /// Whether a decision is worth trying: all that matters was seen, or much has piled up.
+    /// Masks the first occurrence, or the one that stands against it, if nothing stands against
+    /// that; returns its start and end. Nothing before it waits for a decision then.
+    pub(crate) fn settle_first(
+        &mut self,
+        set: &PatternSet,
+        reached: Reached,
+    ) -> Option<(u64, u64)> {
+        let first = *self
+            .undecided
+            .front()
+            .filter(|_| !self.stuck && self.masked.is_empty())?;
+        if has_rival(set, reached, &first) {
+            return None;
+        }
+        if self.undecided.len() == 1 {
+            self.undecided.clear();
+            return Some((first.start, first.end));
+        }
+        let mut best = first;
+        while let Some(better) = self.better(&best) {
+            best = better;
+        }
+        self.stuck = best.start >= first.end;
+        if self.stuck || (best != first && has_rival(set, reached, &best)) {
+            return None;
+        }
+        self.undecided.retain_mut(|found| {
+            if found.start >= best.end {
+                return true;
+            }
+            let shorter = found.behind(set, best.end);
+            *found = shorter.unwrap_or(*found);
+            shorter.is_some()
+        });
+        Some((best.start, best.end))
+    }
+
+    /// Of those that overlap `found`, the one that goes before all, if it goes before `found`.
+    fn better(&self, found: &Found) -> Option<Found> {
+        let overlaps = |other: &&Found| other.start < found.end && other.end > found.start;
+        self.undecided
+            .iter()
+            .filter(overlaps)
+            .min()
+            .filter(|best| *best < found)
+            .copied()
+    }
+
+    /// Whether deciding about all is worth trying: all that matters was seen, or much has piled up.
     pub(crate) fn is_ripe(&self, set: &PatternSet, reached: Reached) -> bool {
         reached.safe(set) >= self.last_end || self.undecided.len() >= self.crowd.max(CROWD)
     }
 
     /// Decides what can be decided; returns the position before which all is decided.
     pub(crate) fn decide(&mut self, set: &PatternSet, reached: Reached) -> u64 {
-        let safe = reached.safe(set);
-        if self.masked.is_empty()
-            && let [only] = self.undecided.as_slice()
-            && !has_rival(set, reached, only)
-        {
-            self.masked.push_back((only.start, only.end));
-            self.undecided.clear();
-            return safe;
-        }
-        let mut found = std::mem::take(&mut self.undecided);
+        let mut found = Vec::from(std::mem::take(&mut self.undecided));
         found.sort_unstable_by(|a, b| b.cmp(a));
         let mut shortened = BinaryHeap::new();
         let mut blocked = VecDeque::new();
         while let Some(next) = next_in_order(&mut found, &mut shortened) {
             if let Some((_, end)) = last_overlap(&self.masked, next.start, next.end) {
-                // A shorter phrase may stand between that mask and the end.
-                let room = next.end.saturating_sub(end);
-                let shorter = set.best_match(next.state, room, |rank, _| rank > next.rank);
-                shortened.extend(shorter.map(|(rank, len)| {
-                    Reverse(Found {
-                        rank,
-                        start: next.end - len,
-                        ..next
-                    })
-                }));
+                shortened.extend(next.behind(set, end).map(Reverse));
             } else if last_overlap(&blocked, next.start, next.end).is_some()
                 || has_rival(set, reached, &next)
             {
                 block(&mut blocked, next.start, next.end);
-                self.undecided.push(next);
+                self.undecided.push_back(next);
             } else {
                 insert(&mut self.masked, next.start, next.end);
             }
         }
-        self.last_end = self
-            .undecided
-            .iter()
-            .map(|found| found.end)
-            .max()
-            .unwrap_or(0);
+        self.undecided
+            .make_contiguous()
+            .sort_unstable_by_key(|found| found.end);
+        self.stuck = false;
+        self.last_end = self.undecided.back().map_or(0, |found| found.end);
         self.crowd = self.undecided.len() * 2;
+        let safe = reached.safe(set);
         blocked.front().map_or(safe, |(start, _)| safe.min(*start))
     }
 

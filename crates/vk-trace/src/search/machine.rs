@@ -45,6 +45,17 @@ pub(super) fn build(patterns: &[&[u8]]) -> Result<Machine, BuildError> {
     }
 }
 
+/// For each byte, whether a pattern begins with it.
+pub(super) fn begins(patterns: &[&[u8]]) -> Vec<bool> {
+    let mut begins = vec![false; 256];
+    for first in patterns.iter().filter_map(|pattern| pattern.first()) {
+        if let Some(begins) = begins.get_mut(usize::from(*first)) {
+            *begins = true;
+        }
+    }
+    begins
+}
+
 /// The search for the patterns' first bytes, where the processor has one, and how many bytes before
 /// the end of a text a pattern may begin without being found.
 pub(super) fn vectorized(patterns: &[&[u8]]) -> (Option<packed::Searcher>, usize) {
