@@ -37,7 +37,6 @@ impl Fleet {
             return self.violation(now, session, why, out);
         }
         open.held = true;
-        node.book.clear();
         self.stirred.insert(id);
         self.end_silence(id, out);
         self.end_absent_reservations(id, reservations, out);

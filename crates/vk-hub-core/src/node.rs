@@ -77,11 +77,11 @@ impl Node {
         }
     }
 
-    /// The session, if something may be offered or started on it: it carries jobs and the node
-    /// has said what it holds (DISP-72).
+    /// The session, if something may be offered or started on it: the node has said what it holds
+    /// (DISP-72), which it can only in one that carries jobs (DISP-06).
     pub(crate) fn touch(&self) -> Option<SessionHandle> {
         self.session
-            .filter(|session| session.held && session.carries_jobs())
+            .filter(|session| session.held)
             .map(|session| session.handle)
     }
 

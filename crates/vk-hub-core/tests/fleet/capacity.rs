@@ -106,6 +106,19 @@ fn a_node_counts_from_its_held_to_the_end_of_its_session() {
     assert_eq!(bench.capacity_now().fits, 0);
 }
 
+/// ADM-02
+#[test]
+fn the_last_sessions_heartbeat_does_not_count() {
+    let (mut bench, session) = Bench::with_node(2);
+    bench.close(session);
+    let (session, _) = bench.open(1, 3);
+    bench.from(session, FromNode::Report(Box::new(ready())));
+    bench.held(session, Vec::new(), Vec::new());
+    assert_eq!(bench.capacity_now().fits, 0);
+    bench.beat(session, 1);
+    assert_eq!(bench.capacity_now().fits, 1);
+}
+
 /// DISP-06
 #[test]
 fn a_session_below_version_3_takes_no_job() {

@@ -130,6 +130,33 @@ fn an_absent_job_starts_again_on_the_reservation_the_node_still_holds() {
     assert_eq!(bench.fleet.reservations().count(), 0);
 }
 
+/// DISP-72, API-66
+#[test]
+fn an_absent_job_that_was_cancelled_or_is_late_does_not_start_again() {
+    for cancelled in [true, false] {
+        let (mut bench, session) = Bench::with_node(1);
+        bench.reserved(session, 7);
+        bench.submit(1, Some(reservation(7)));
+        bench.close(session);
+        if cancelled {
+            bench.cancel(1, CancelMode::Graceful);
+        } else {
+            bench.pass_secs(301);
+        }
+        let session = bench.greet(1, 0);
+        let named = vec![held_reservation(reservation(7), 60)];
+        let effects = bench.held(session, named, vec![]);
+        assert!(effects.contains(&give_back(session, reservation(7))));
+        assert!(!effects.contains(&start(session, 1, Some(reservation(7)))));
+        let ended = if cancelled {
+            FailureClass::Canceled
+        } else {
+            FailureClass::NoCapacity
+        };
+        assert_eq!(bench.failure(1), Some(ended));
+    }
+}
+
 /// DISP-72
 #[test]
 fn an_absent_job_whose_reservation_is_gone_is_placed_afresh() {

@@ -113,6 +113,15 @@ fn a_refused_submission_is_remembered_as_one() {
     assert!(matches!(bench.ask(again(1, 1, 1)), Answer::Submitted(_)));
 }
 
+/// API-46
+#[test]
+fn a_submission_is_remembered_as_long_as_its_job_even_beyond_a_day() {
+    let mut bench = Bench::new();
+    let first = bench.ask(again(1, 1, 1));
+    bench.pass(DAY * 3);
+    assert_eq!(bench.ask(again(1, 1, 2)), first);
+}
+
 #[test]
 fn a_flood_of_refused_submissions_is_not_remembered_without_bound() {
     let mut bench = Bench::with(|settings| {

@@ -396,6 +396,31 @@ fn a_node_that_says_it_does_not_hold_a_running_job_has_lost_it() {
     assert_eq!(bench.failure(1), Some(FailureClass::Lost));
 }
 
+#[test]
+fn what_a_node_tells_is_cut_to_what_the_hub_keeps() {
+    let (mut bench, session) = Bench::with_node(2);
+    bench.running(session, 1);
+    bench.job_is(session, 1, stage("get\u{1b}[31m_sources"));
+    assert_eq!(bench.view(1).stage.as_deref(), Some("get[31m_sources"));
+    let told = JobResult {
+        message: Some("x".repeat(100_000)),
+        artifacts: vec![
+            vk_hub_proto::job::ArtifactOutcome {
+                name: "n".repeat(9_000),
+                artifact_type: "archive".to_owned(),
+                state: vk_hub_proto::job::ArtifactState::Uploaded,
+            };
+            9_000
+        ],
+        ..result()
+    };
+    bench.ends(session, 1, told);
+    let kept = bench.view(1).result.unwrap();
+    assert_eq!(kept.message.unwrap().len(), 4_096);
+    assert_eq!(kept.artifacts.len(), 1_024);
+    assert!(kept.artifacts.iter().all(|one| one.name.len() <= 256));
+}
+
 /// FAIL-37
 #[test]
 fn a_job_well_past_its_timeout_is_ended_and_its_node_told() {
@@ -412,4 +437,33 @@ fn a_job_well_past_its_timeout_is_ended_and_its_node_told() {
     assert_eq!(placed(&bench), 1, "it may still run there");
     assert_eq!(bench.ends(session, 1, result()), [recorded(session, 1)]);
     assert_eq!(placed(&bench), 0);
+}
+
+fn short(n: u8) -> Request {
+    let mut submission = submission(n, None);
+    submission.place_within_secs = 86_400;
+    let JobSpec::GitlabCi(ci) = &mut submission.spec;
+    ci.timeout_secs = 60;
+    Bench::submit_request(n, submission)
+}
+
+/// FAIL-37
+#[test]
+fn only_time_on_a_node_makes_a_job_overdue_and_it_begins_with_the_acceptance() {
+    let (mut bench, session) = Bench::with_node(2);
+    let allowed = 60 + bench.settings.overdue_grace.as_secs();
+    bench.stay(session, 60);
+    bench.send(relay(1), short(1));
+    bench.job_is(session, 1, refused(RefusalReason::Memory));
+    bench.beat(session, 0);
+    bench.stay(session, allowed + 10);
+    assert_eq!(bench.view(1).state, JobState::Queued);
+    bench.beat(session, 1);
+    bench.stay(session, allowed - 10);
+    bench.job_is(session, 1, RunState::Accepted);
+    bench.stay(session, allowed - 10);
+    assert_eq!(bench.view(1).state, JobState::Running);
+    bench.ends(session, 1, result());
+    bench.stay(session, 20);
+    assert_eq!(bench.failure(1), None);
 }

@@ -291,6 +291,25 @@ fn a_renewal_waits_10_s_for_the_node_and_its_late_answer_serves_no_other() {
     assert!(matches!(answer(&effects, second), Some(Answer::Renewed(_))));
 }
 
+/// API-23
+#[test]
+fn a_renewal_under_way_when_the_hubs_count_ends_is_waited_for() {
+    let (mut bench, session) = Bench::with_node(2);
+    bench.reserved(session, 7);
+    bench.stay(session, 89);
+    let (to, _) = bench.renew(reservation(7));
+    assert_eq!(bench.stay(session, 5), []);
+    let effects = bench.lease_is(session, reservation(7), held(90));
+    assert!(matches!(answer(&effects, to), Some(Answer::Renewed(_))));
+    bench.stay(session, 89);
+    bench.renew(reservation(7));
+    let effects = bench.stay(session, 11);
+    assert!(
+        effects.contains(&give_back(session, reservation(7))),
+        "but not for ever"
+    );
+}
+
 #[test]
 fn a_renewal_nobody_waits_for_is_not_sent_again_on_the_next_session() {
     let (mut bench, session) = Bench::with_node(2);
@@ -459,7 +478,10 @@ fn a_reservation_a_job_starts_on_serves_nothing_else() {
     let release = Request::Release {
         reservation: reservation(7),
     };
-    assert_eq!(bench.ask(release), Answer::Released);
+    let (to, effects) = bench.send(relay(1), release);
+    assert_eq!(answer(&effects, to), Some(Answer::Released));
+    assert_eq!(effects.len(), 1, "the node is told nothing");
+    assert_eq!(bench.fleet.reservations().count(), 1);
     bench.job_is(session, 1, RunState::Accepted);
     assert_eq!(
         bench.lease_is(session, reservation(7), gone(GoneWhy::Started)),

@@ -170,6 +170,14 @@ fn jobs_wait_in_the_order_they_came_and_before_reservations() {
 }
 
 #[test]
+fn a_job_behind_one_nobody_wants_is_started_at_once() {
+    let (mut bench, session) = Bench::with_node(1);
+    bench.submit(1, None);
+    bench.job_is(session, 1, refused(RefusalReason::Policy));
+    assert!(bench.submit(2, None).contains(&start(session, 2, None)));
+}
+
+#[test]
 fn jobs_nobody_wants_do_not_stand_in_the_way_of_others() {
     let (mut bench, session) = Bench::with_node(1);
     let wanted = 100;

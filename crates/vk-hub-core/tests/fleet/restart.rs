@@ -37,6 +37,15 @@ fn closed(effects: &[Effect]) -> Option<RefusedCode> {
 
 fn at_clock() {
     let (mut bench, _) = Bench::with_node(2);
+    bench.submit(1, None);
+    let place = |variant: &str| {
+        let mut kept = bench.records.iter();
+        kept.position(|record| record.variant() == variant)
+    };
+    assert!(
+        place("Clock") < place("JobSubmitted"),
+        "it names a revision"
+    );
     let before = bench.capacity_now().revision;
     bench.wall_secs = 0;
     killed_at(&mut bench, "Clock");
@@ -306,6 +315,29 @@ fn an_after_of_the_hubs_last_life_is_answered_at_once() {
     assert!(crate::bench::answer(&effects, to).is_some());
     let (to, effects) = bench.capacity(Some(capacity), 60);
     assert!(crate::bench::answer(&effects, to).is_some());
+}
+
+#[test]
+fn a_job_that_ended_does_not_go_on() {
+    let (mut bench, session) = Bench::with_node(5);
+    bench.running(session, 1);
+    bench.ends(session, 1, result());
+    let running = bench
+        .records
+        .iter()
+        .find(|record| record.variant() == "JobRunning")
+        .cloned()
+        .expect("a record");
+    bench.records.push(running);
+    let config = vk_hub_core::Config {
+        settings: bench.settings.clone(),
+        wall_secs: 0,
+        outputs: Default::default(),
+    };
+    let last = bench.records.len() - 1;
+    let records = bench.records.clone();
+    let refused = <vk_hub_core::Fleet as vk_step::Core>::open(config, bench.now, records);
+    assert_eq!(refused.expect_err("it had ended").at, last);
 }
 
 #[test]
