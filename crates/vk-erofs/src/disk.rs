@@ -16,19 +16,21 @@ pub(crate) const MAX_CHUNK_BITS: u32 = 31;
 /// Bytes of the unit that inode numbers count.
 pub(crate) const SLOT: u64 = 32;
 /// Bytes of an extended inode.
-pub(crate) const INODE: u64 = 64;
+pub(crate) const INODE: u64 = INODE_LEN as u64;
+pub(crate) const INODE_LEN: usize = 64;
 /// Bytes of a directory entry before its name.
 pub(crate) const DIRENT: usize = 12;
 /// Bytes of one entry of a chunk map.
-pub(crate) const MAP_ENTRY: u64 = 4;
+pub(crate) const MAP_ENTRY: u64 = MAP_ENTRY_LEN as u64;
+pub(crate) const MAP_ENTRY_LEN: usize = 4;
 /// A map entry that is a hole.
 pub(crate) const NULL_BLOCK: u32 = u32::MAX;
 
-const MAGIC: u32 = 0xe0f5_e1e2;
-const SUPERBLOCK_AT: usize = 1024;
+pub(crate) const MAGIC: u32 = 0xe0f5_e1e2;
+pub(crate) const SUPERBLOCK_AT: usize = 1024;
 const COMPAT_CHECKSUM: u32 = 1;
 const COMPAT_MTIME: u32 = 2;
-const INCOMPAT_CHUNKED_FILE: u32 = 4;
+pub(crate) const INCOMPAT_CHUNKED_FILE: u32 = 4;
 
 /// How an inode's content is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

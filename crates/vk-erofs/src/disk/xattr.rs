@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 /// Bytes before the attributes: name filter, shared count, reserved.
-pub(crate) const HEADER: u64 = 12;
+pub(crate) const HEADER: u64 = HEADER_LEN as u64;
+pub(crate) const HEADER_LEN: usize = 12;
 const ENTRY: usize = 4;
 
 /// A value's bytes at most: the entry has 16 bits for them.
@@ -45,7 +46,7 @@ pub(crate) fn encode(xattrs: &BTreeMap<Vec<u8>, Vec<u8>>, out: &mut Vec<u8>) {
     if body_bytes(xattrs) == 0 {
         return;
     }
-    out.extend_from_slice(&[0; HEADER as usize]);
+    out.extend_from_slice(&[0; HEADER_LEN]);
     for (name, value) in xattrs {
         let Some((index, rest)) = split(name) else {
             continue;
@@ -56,6 +57,26 @@ pub(crate) fn encode(xattrs: &BTreeMap<Vec<u8>, Vec<u8>>, out: &mut Vec<u8>) {
         out.extend_from_slice(value);
         out.resize(out.len().next_multiple_of(4), 0);
     }
+}
+
+/// The first attribute and what follows it; `None` at the end, or where nothing can be read.
+#[allow(clippy::type_complexity)]
+pub(crate) fn decode(bytes: &[u8]) -> Option<((Vec<u8>, Vec<u8>), &[u8])> {
+    let (head, _) = bytes.split_at_checked(ENTRY)?;
+    let &[name_length, index, low, high] = head else {
+        return None;
+    };
+    let (prefix, _) = PREFIXES.iter().find(|(_, known)| *known == index)?;
+    let name_end = ENTRY + usize::from(name_length);
+    let value_end = name_end + usize::from(u16::from_le_bytes([low, high]));
+    let name = [prefix, bytes.get(ENTRY..name_end)?].concat();
+    let value = bytes.get(name_end..value_end)?.to_vec();
+    Some((
+        (name, value),
+        bytes
+            .get(value_end.next_multiple_of(4)..)
+            .unwrap_or_default(),
+    ))
 }
 
 #[cfg(test)]

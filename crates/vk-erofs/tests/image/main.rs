@@ -15,6 +15,7 @@
 
 mod contents;
 mod external;
+mod extracted;
 mod hostile;
 mod merge;
 mod model;
