@@ -12,14 +12,14 @@ use crate::disk::{
 };
 use crate::disk::{INCOMPAT_CHUNKED_FILE, MAGIC, SUPERBLOCK_AT};
 
-/// Bytes of a directory or link that are held at once.
-const HELD_MAX: u64 = 1 << 30;
 /// The chunk format's bits that are a size.
 const CHUNK_BITS_MASK: u32 = 0x1f;
 
 /// An image that is open.
 pub(crate) struct Reader<'a> {
     file: &'a File,
+    /// Of the image.
+    bytes: u64,
     meta_at: u64,
     pub(crate) root: u64,
 }
@@ -71,6 +71,7 @@ impl<'a> Reader<'a> {
         }
         Ok(Self {
             file,
+            bytes: file.metadata()?.len(),
             meta_at: u64::from(field.u32(40)?) * BLOCK,
             root: field.u16(14)?.into(),
         })
@@ -144,8 +145,9 @@ impl<'a> Reader<'a> {
 
     /// A content that fits in memory: a directory's or a link's.
     pub(crate) fn held(&self, inode: &StoredInode) -> io::Result<Vec<u8>> {
-        if inode.size > HELD_MAX {
-            return Err(damaged("a directory or link of more than 1 GiB"));
+        // Neither has holes.
+        if inode.size > self.bytes {
+            return Err(damaged("a directory or link larger than the image"));
         }
         let mut content = vec![0; usize::try_from(inode.size).map_err(|_| damaged("a size"))?];
         for Extent { at, from, length } in self.extents(inode)? {
