@@ -91,6 +91,25 @@ fn a_command_that_does_not_read_its_stdin_ends_all_the_same() {
     assert_eq!(heard.end().status, ExitStatus::Code { code: 0 });
 }
 
+#[test]
+fn a_command_that_closed_its_stdin_lets_the_host_finish_sending() {
+    let mut host = Host::start();
+    let script = "exec <&-; echo ready; while ! test -e go; do sleep 0.02; done";
+    let exec = Exec {
+        stdin: true,
+        ..exec_in(&host, script)
+    };
+    let (_, mut stream) = host.open(&Request::Exec { exec });
+    until_ready(&mut stream);
+    for _ in 0..64 {
+        let bytes = vec![b'x'; limits::MAX_CHUNK].into();
+        stream.send(&StreamToAgent::Data { bytes });
+    }
+    std::fs::write(host.dir.path().join("go"), "").unwrap();
+    let status = hear(&mut stream).end().status;
+    assert_eq!(status, ExitStatus::Code { code: 0 });
+}
+
 /// STAGE-35
 #[test]
 fn the_environment_is_exactly_as_given() {
