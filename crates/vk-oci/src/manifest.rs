@@ -20,6 +20,8 @@ pub mod limits {
     pub const INDEX_ENTRIES: usize = 1024;
     /// Bytes of one layer as it is stored.
     pub const LAYER_BYTES: u64 = 64 << 30;
+    /// Bytes of all layers as they are stored.
+    pub const IMAGE_BYTES: u64 = 256 << 30;
 }
 
 /// Why a document is none we can use.
@@ -167,6 +169,9 @@ fn manifest(config: RawDescriptor, layers: Vec<RawDescriptor>) -> Result<Manifes
     }
     if layers.iter().any(|layer| layer.size > limits::LAYER_BYTES) {
         return Err(ManifestError::TooMany("bytes in a layer"));
+    }
+    if layers.iter().map(|layer| layer.size).sum::<u64>() > limits::IMAGE_BYTES {
+        return Err(ManifestError::TooMany("bytes in its layers"));
     }
     Ok(Manifest { config, layers })
 }

@@ -108,6 +108,16 @@ fn counts_and_sizes_are_bounded() {
         digest("l"),
         limits::LAYER_BYTES + 1
     );
+    let large = format!(
+        r#"{{"digest":"{}","size":{}}}"#,
+        digest("l"),
+        limits::LAYER_BYTES
+    );
+    assert!(manifest(&[large.as_str(); 4], 1).is_ok());
+    assert!(matches!(
+        manifest(&[large.as_str(); 5], 1),
+        Err(ManifestError::TooMany(_))
+    ));
     assert!(matches!(
         manifest(&[&huge], 1),
         Err(ManifestError::TooMany(_))
