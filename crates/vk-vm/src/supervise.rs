@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,6 +24,13 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// What a kernel without memory says.
 const OUT_OF_MEMORY: [&str; 3] = ["Out of memory", "oom-kill", "out of memory"];
 
+/// What the owner wants of a VM: that it runs,
+pub(crate) const RUNS: u8 = 0;
+/// that the guest powers off,
+pub(crate) const POWERS_OFF: u8 = 1;
+/// that it ends, whatever the guest wants.
+pub(crate) const IS_ENDED: u8 = 2;
+
 /// A program of a VM.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
@@ -38,7 +45,7 @@ pub(crate) async fn supervise(
     programs: Vec<Watched>,
     mut control: watch::Receiver<Option<ControlEnd>>,
     console: Arc<Console>,
-    stopping: Arc<AtomicBool>,
+    stopping: Arc<AtomicU8>,
     announce: watch::Sender<Option<Arc<Death>>>,
 ) {
     let first = tokio::select! {
@@ -46,19 +53,19 @@ pub(crate) async fn supervise(
         ended = first_exit(&programs) => Ok(ended),
         end = end_of(&mut control) => Err(end),
     };
-    let stopping = || stopping.load(Ordering::Relaxed);
+    let wanted = || stopping.load(Ordering::Relaxed);
     let cause = match first {
         Ok(ended) => {
             let ended = the_vmm_if_it_ended_too(&programs, ended).await;
-            program(ended, stopping()).await
+            program(ended, wanted()).await
         }
         Err(ControlEnd::Bye) => match timeout(POWER_OFF, first_exit(&programs)).await {
-            Ok(ended) => program(ended, stopping()).await,
+            Ok(ended) => program(ended, wanted()).await,
             Err(_) => agent("it said that it powers off, and the machine runs on".to_owned()),
         },
         Err(ControlEnd::Fault(failure)) => agent(failure.to_string()),
         Err(ControlEnd::Lost(why)) => match timeout(CAUSE, first_exit(&programs)).await {
-            Ok(ended) => program(ended, stopping()).await,
+            Ok(ended) => program(ended, wanted()).await,
             Err(_) => agent(why),
         },
     };
@@ -117,10 +124,10 @@ async fn end_of(control: &mut watch::Receiver<Option<ControlEnd>>) -> ControlEnd
     }
 }
 
-async fn program((program, exit): (&Watched, Exit), stopping: bool) -> Cause {
-    match (stopping, exit) {
-        (true, Exit::Code(0)) => Cause::PoweredOff,
-        (true, Exit::WithHolder) => Cause::Ended,
+async fn program((program, exit): (&Watched, Exit), wanted: u8) -> Cause {
+    match (wanted, exit) {
+        (POWERS_OFF, Exit::Code(0)) => Cause::PoweredOff,
+        (IS_ENDED, Exit::Code(0)) | (POWERS_OFF | IS_ENDED, Exit::WithHolder) => Cause::Ended,
         _ => {
             // Its stderr is read by a task that may be a moment behind.
             let _ = timeout(LAST_WORDS, program.said.whole()).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::launching::{Channel, Launching};
 use crate::machine::Accelerator;
 use crate::qemu::Qmp;
 use crate::start_error::StartError;
-use crate::supervise::supervise;
+use crate::supervise::{IS_ENDED, POWERS_OFF, RUNS, supervise};
 use crate::usage::{HostUsage, of_tree};
 
 /// How long QEMU may take to end when told so.
@@ -33,7 +33,7 @@ pub struct Vm {
     volumes: BTreeMap<String, Volume>,
     qmp: Option<PathBuf>,
     lifeline: Lifeline,
-    stopping: Arc<AtomicBool>,
+    stopping: Arc<AtomicU8>,
 }
 
 /// How a VM came up.
@@ -77,7 +77,7 @@ impl Vm {
         let mut parts = parts;
         let (announce, lifeline) = Lifeline::new();
         let (ended, end) = watch::channel(None);
-        let stopping = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::new(AtomicU8::new(RUNS));
         parts.tasks.spawn(supervise(
             parts.programs.clone(),
             end,
@@ -197,7 +197,7 @@ impl Vm {
     /// socket allows, then by force.
     pub async fn stop(self, limit: Duration) -> Stopped {
         let usage = self.usage().await;
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.store(POWERS_OFF, Ordering::Relaxed);
         let orderly = async {
             self.guest.power_off(limit).await.ok()?;
             Some(self.lifeline.death().await)
@@ -224,6 +224,7 @@ impl Vm {
     /// Tells QEMU to end.
     async fn quit(&self) -> Option<Arc<Death>> {
         let socket = self.qmp.as_deref()?;
+        self.stopping.store(IS_ENDED, Ordering::Relaxed);
         let quit = async {
             let mut qmp = Qmp::connect(socket).await.ok()?;
             // It may end before it answers.

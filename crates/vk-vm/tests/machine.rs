@@ -18,6 +18,7 @@ use support::{eventually, is_gone, named, status, test_root, tree};
 use vk_guest_proto::{FailureCode, FileIn, FileOut, Scope, TarIn, TarOut};
 use vk_vm::accelerator::{Kvm, probe};
 use vk_vm::channel::{ExecEvent, GuestError};
+use vk_vm::confine::Walls;
 use vk_vm::death::Cause;
 use vk_vm::qemu::Qemu;
 use vk_vm::{StartError, Vmm};
@@ -30,7 +31,7 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// DISP-57, DISP-59
+/// DISP-57, DISP-59, STAGE-35
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_runs_commands_moves_files_and_powers_off_leaving_nothing() {
     let Some(root) = test_root("a real VM") else {
@@ -84,7 +85,7 @@ async fn a_guest_runs_commands_moves_files_and_powers_off_leaving_nothing() {
 }
 
 async fn transfer_files(vm: &vk_vm::Vm) {
-    // STAGE-35: no environment string of the kernel's limit or more, and files of any size.
+    // No environment string of the kernel's limit or more, and files of any size.
     let value = "v".repeat(300_000);
     let mut exec = shell("true");
     let name = b"LARGE".to_vec();
@@ -267,6 +268,49 @@ async fn a_vm_that_dies_in_the_middle_of_a_command_is_told_as_such() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_has_no_time_to_power_off_is_ended() {
+    let Some(root) = test_root("a real VM") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let qemu = Qemu::prepare(settings(&root)).await.unwrap();
+    let vm = qemu.start(bare(directory.path(), "vm")).await.unwrap();
+    let all = tree(vm.root_pid());
+    let stopped = vm.stop(Duration::ZERO).await;
+    assert_eq!(stopped.death.cause, Cause::Ended, "{}", stopped.death);
+    assert!(stopped.usage.is_some());
+    assert!(
+        all.iter().all(|pid| is_gone(*pid)),
+        "processes are left of {all:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_walls_and_only_then_a_guest_runs_unconfined_and_is_held_all_the_same() {
+    let Some(root) = test_root("a real VM") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(&root);
+    settings.confinement.walls = Walls::Off;
+    let qemu = Qemu::prepare(settings).await.unwrap();
+    let vm = qemu.start(bare(directory.path(), "vm")).await.unwrap();
+    let pid = named(vm.root_pid(), QEMU)[0];
+    let of = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    assert_eq!(of(&pid.to_string()), of("self"));
+    for (field, value) in [
+        ("CapEff", "0000000000000000"),
+        ("NoNewPrivs", "1"),
+        ("Seccomp", "2"),
+    ] {
+        assert_eq!(status(pid, field).unwrap(), value, "{field}");
+    }
+    let all = tree(vm.root_pid());
+    kill(all[1]);
+    eventually("all are gone", || all.iter().all(|pid| is_gone(*pid))).await;
+}
+
 /// FAIL-32
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_whose_kernel_dies_says_so_on_its_console() {
@@ -348,8 +392,10 @@ async fn an_owner_killed_in_the_middle_of_a_boot_leaves_nothing() {
     let Some(root) = test_root("a real VM") else {
         return;
     };
+    let directory = tempfile::tempdir().unwrap();
     let mut owner = tokio::process::Command::new(root.join("bin/vk"))
         .args(["guest", "boot", "--accelerator", "tcg"])
+        .env("TMPDIR", directory.path())
         .spawn()
         .unwrap();
     let pid = owner.id().unwrap();

@@ -1,6 +1,7 @@
 //! What every command begins and ends with: the version, the log, the runtime, the exit code.
 
 use std::future::Future;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -22,6 +23,7 @@ pub(crate) fn run_async<T>(command: impl Future<Output = anyhow::Result<T>>) -> 
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
