@@ -218,6 +218,18 @@ fn an_archive_that_is_none_is_refused() {
     }
 }
 
+/// GUEST-12
+#[test]
+fn a_name_of_megabytes_is_refused_before_it_is_read() {
+    let mut host = Host::start();
+    let root = host.dir.path().join("r");
+    let name = vec![b'n'; 2 << 20];
+    let tar = tar_of(&[(tar::EntryType::GNULongName, "././@LongLink", "", &name)]);
+    let heard = extract(&mut host, &root, &tar);
+    let said = &heard.failure().message;
+    assert!(said.contains("extension of 2097152 bytes"), "{said}");
+}
+
 #[test]
 fn devices_and_pipes_are_not_made() {
     let mut host = Host::start();

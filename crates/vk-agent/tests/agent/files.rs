@@ -115,4 +115,19 @@ fn a_file_is_read_whole_or_refused() {
     assert_eq!(read("f", 199_999).failure().code, FailureCode::TooLarge);
     assert_eq!(read("none", 1).failure().code, FailureCode::NotFound);
     assert_eq!(read(".", 1).failure().code, FailureCode::Invalid);
+    // Nobody ever writes to it.
+    let pipe = host.dir.path().join("pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let file = FileOut {
+        path: path(&pipe),
+        max_bytes: 1,
+    };
+    let heard = host.run(&Request::FileOut { file }, b"");
+    assert_eq!(heard.failure().code, FailureCode::Invalid);
 }

@@ -41,6 +41,10 @@ fn repository(host: &Host) -> std::path::PathBuf {
         host,
         &["tracked", "dir/tracked", "dir/deep/tracked.c", ".gitignore"],
     );
+    // Names that share nothing with the long one before them: the fourth format says how much to
+    // drop in two bytes then.
+    write(&root.join("l".repeat(200)).join("tracked"), b"x");
+    write(&root.join("m-tracked"), b"x");
     fs::write(root.join(".gitignore"), "*.log\nbuild/\n").unwrap();
     git(&root, &["init", "-q"]);
     git(&root, &["add", "."]);
