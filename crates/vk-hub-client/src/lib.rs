@@ -19,7 +19,7 @@ mod tls;
 mod token;
 mod url;
 
-pub use connect::{ConnectError, Connection, Dialer};
+pub use connect::{ConnectError, Connection, Dialer, Stream};
 pub use enroll::{EnrollError, Joined, enroll_node, enroll_relay};
 pub use file::FileError;
 pub use key::{Key, KeyError};

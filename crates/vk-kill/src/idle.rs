@@ -3,7 +3,7 @@ use vk_step::Variant;
 use crate::AtError;
 
 /// No kill points: this build has none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KillPoints;
 
 impl KillPoints {

@@ -1,0 +1,11 @@
+//! The listener for nodes, daemons and clients: HTTP/1.1, over TLS 1.3 or loopback.
+
+mod answer;
+mod auth;
+mod client;
+mod enrol;
+mod listener;
+mod node;
+mod routes;
+
+pub use listener::{Context, Listener};

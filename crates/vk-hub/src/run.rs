@@ -1,0 +1,151 @@
+//! From arguments to what they ask for.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use vk_hub_proto::client::CancelMode;
+
+use crate::admin::{Call, JobRow, NodeRow, Status, call};
+use crate::cli::{Cli, Command, JobsCommand, NodesCommand, RelaysCommand, TokenCommand};
+use crate::config::Config;
+use crate::{serve, show};
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// It could not be done; the message says why and what to do.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    let config = Config::read(cli.config.as_deref())?;
+    let socket = config.admin_socket();
+    match cli.command {
+        Command::Init { names } => serve::init(&config, names),
+        Command::Serve => {
+            log(&cli.log_level, cli.log_json)?;
+            tokio::runtime::Runtime::new()?.block_on(serve::serve(config))
+        }
+        Command::Status { json } => show::<Status>(&socket, Call::Status, json, show::status),
+        Command::Token {
+            command: TokenCommand::Create { kind, ttl },
+        } => {
+            let token: String = call(
+                &socket,
+                Call::TokenCreate {
+                    kind,
+                    lives_secs: ttl,
+                },
+            )?;
+            println!("{token}");
+            Ok(())
+        }
+        Command::Nodes {
+            json,
+            command: None,
+        } => show::<Vec<NodeRow>>(&socket, Call::Nodes, json, |rows| show::nodes(rows)),
+        Command::Nodes {
+            command: Some(command),
+            ..
+        } => done(&socket, nodes(command)),
+        Command::Relays {
+            json,
+            command: None,
+        } => relays(&socket, json),
+        Command::Relays {
+            command: Some(RelaysCommand::Remove { relay }),
+            ..
+        } => done(&socket, Call::RelaysRemove { relay }),
+        Command::Jobs {
+            json,
+            command: None,
+        } => show::<Vec<JobRow>>(&socket, Call::Jobs, json, |rows| show::jobs(rows)),
+        Command::Jobs {
+            command: Some(command),
+            ..
+        } => jobs(&socket, &command),
+    }
+}
+
+fn nodes(command: NodesCommand) -> Call {
+    match command {
+        NodesCommand::Pools { node, pools } => Call::NodesPools { node, pools },
+        NodesCommand::Ceiling { node, ceiling } => Call::NodesCeiling {
+            node,
+            ceiling: ceiling.0,
+        },
+        NodesCommand::Remove { node } => Call::NodesRemove { node },
+    }
+}
+
+fn jobs(socket: &Path, command: &JobsCommand) -> anyhow::Result<()> {
+    match *command {
+        JobsCommand::Show { job, json } => {
+            show::<JobRow>(socket, Call::JobsShow { job }, json, show::job)
+        }
+        JobsCommand::Cancel { job, immediate } => {
+            let mode = if immediate {
+                CancelMode::Immediate
+            } else {
+                CancelMode::Graceful
+            };
+            done(socket, Call::JobsCancel { job, mode })
+        }
+        JobsCommand::Settle { job } => done(socket, Call::JobsSettle { job }),
+    }
+}
+
+fn relays(socket: &Path, json: bool) -> anyhow::Result<()> {
+    let rows: Vec<serde_json::Value> = call(socket, Call::Relays)?;
+    if json {
+        return print_json(&rows);
+    }
+    let text = |row: &serde_json::Value, key: &str| {
+        row.get(key)
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or("–")
+            .to_owned()
+    };
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| vec![text(row, "relay"), text(row, "hostname")])
+        .collect();
+    Ok(show::table(&["RELAY", "HOST"], &cells)?)
+}
+
+fn show<T: DeserializeOwned + Serialize>(
+    socket: &Path,
+    what: Call,
+    json: bool,
+    print: impl FnOnce(&T) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    let value: T = call(socket, what)?;
+    if json {
+        print_json(&value)
+    } else {
+        Ok(print(&value)?)
+    }
+}
+
+fn print_json<T: Serialize>(value: &T) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+fn done(socket: &Path, what: Call) -> anyhow::Result<()> {
+    call::<serde_json::Value>(socket, what)?;
+    Ok(())
+}
+
+fn log(filter: &str, json: bool) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .with_context(|| format!("--log-level {filter:?} is no filter"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let set = if json {
+        builder.json().try_init()
+    } else {
+        builder.try_init()
+    };
+    set.map_err(|error| anyhow::anyhow!("the log cannot be set up: {error}"))
+}

@@ -1,0 +1,151 @@
+//! `vk-hub serve`: everything built, then bound, then run until a signal.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use rustix::fs::{FlockOperation, flock};
+use tokio::signal::unix::{SignalKind, signal};
+use vk_kill::KillPoints;
+
+use crate::admin::AdminServer;
+use crate::config::Config;
+use crate::fleet::{Fleet, OpenStore};
+use crate::http::{Context, Listener};
+use crate::members::Members;
+use crate::store::{Sqlite, Store};
+use crate::tls::{self, Files};
+
+/// How often nodes give a sign of life.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Runs the hub until it is told to stop.
+///
+/// # Errors
+/// Something it needs is missing, taken or damaged; the message says what to do.
+pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
+    let kill = KillPoints::from_env()?;
+    let _lock = lock(&config.data_dir)?;
+    let tls = tls_files(&config)?;
+    let ca_key = match &tls {
+        Some((cert, _)) => tls::ca_key_sha256(cert)?,
+        None => [0; 32],
+    };
+    let database = config.data_dir.join("hub.db");
+    let members = Members::open(Box::new(Sqlite::open(&database)?), ca_key)?;
+    let open: OpenStore =
+        Box::new(move || Ok(Box::new(Sqlite::open(&database)?) as Box<dyn Store>));
+    let outputs = config.data_dir.join("jobs");
+    let (fleet, handle) = Fleet::open(config.settings.clone(), open, outputs, kill)?;
+    let server_config = match &tls {
+        Some((cert, key)) => Some(tls::server(cert, key)?),
+        None => None,
+    };
+    let context = Context {
+        fleet: handle.clone(),
+        members: members.clone(),
+        heartbeat: HEARTBEAT,
+    };
+    let listener = Listener::bind(config.addr, server_config, context)
+        .await
+        .with_context(|| format!("cannot listen on {}: set addr in hub.toml", config.addr))?;
+    let addr = listener.addr()?.to_string();
+    let admin = AdminServer {
+        fleet: handle,
+        members,
+        addr: addr.clone(),
+        approve: config.settings.approve,
+    };
+    let socket = AdminServer::bind(&config.admin_socket())?;
+    for warning in crate::admin::warnings(config.settings.approve) {
+        tracing::warn!("{warning}");
+    }
+    tracing::info!(addr, tls = tls.is_some(), data_dir = %config.data_dir.display(), "the hub is up");
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        ended = fleet.run() => ended.context("the hub's records cannot be opened")?,
+        () = listener.run() => {}
+        () = admin.run(socket) => {}
+        _ = terminate.recv() => tracing::info!("told to stop"),
+        _ = interrupt.recv() => tracing::info!("told to stop"),
+    }
+    // Whatever was promised is durable already, and nodes and daemons redial.
+    Ok(())
+}
+
+/// The data directory's lock: one hub alone.
+fn lock(data_dir: &Path) -> anyhow::Result<File> {
+    if !data_dir.exists() {
+        bail!(
+            "{} is not there: run `vk-hub init` first",
+            data_dir.display()
+        );
+    }
+    let mode = data_dir.metadata()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        let path = data_dir.display();
+        bail!(
+            "{path} can be read by others (mode {:o}): chmod 0700 {path}",
+            mode & 0o777
+        );
+    }
+    let path = data_dir.join("lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("another hub runs on {}", data_dir.display()))?;
+    Ok(file)
+}
+
+fn tls_files(config: &Config) -> anyhow::Result<Option<(std::path::PathBuf, std::path::PathBuf)>> {
+    if let Some(files) = &config.tls {
+        return Ok(Some(files.clone()));
+    }
+    let files = Files::below(&config.data_dir);
+    if files.ca.exists() {
+        return Ok(Some((files.cert, files.key)));
+    }
+    if !config.addr.ip().is_loopback() {
+        bail!(
+            "{} is not loopback, which needs TLS: run `vk-hub init`, or set tls_cert and tls_key",
+            config.addr
+        );
+    }
+    Ok(None)
+}
+
+/// `vk-hub init`: the data directory, the CA, the certificate.
+///
+/// # Errors
+/// It was done before, or a file cannot be written.
+pub(crate) fn init(config: &Config, mut names: Vec<String>) -> anyhow::Result<()> {
+    tls::private_dir(&config.data_dir)?;
+    let host = rustix::system::uname();
+    let own = [
+        host.nodename().to_str().unwrap_or_default(),
+        "localhost",
+        "127.0.0.1",
+        "::1",
+    ];
+    names.extend(
+        own.iter()
+            .filter(|name| !name.is_empty())
+            .map(|name| (*name).to_owned()),
+    );
+    names.sort();
+    names.dedup();
+    let files = Files::below(&config.data_dir);
+    files.make(names.clone())?;
+    println!("made {} for {}", files.cert.display(), names.join(", "));
+    println!("start the hub with `vk-hub serve`; `vk-hub token create` then lets nodes join");
+    Ok(())
+}
