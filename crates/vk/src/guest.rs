@@ -69,6 +69,9 @@ struct BootArguments {
     /// Seconds that a guest may take to boot.
     #[arg(long, default_value_t = 120)]
     limit: u64,
+    /// Power off at once and measure QEMU alone: the floor that a job's start is measured against.
+    #[arg(long)]
+    bare: bool,
     /// Run without confinement, where this host does not allow it.
     #[arg(long)]
     unconfined: bool,

@@ -1,15 +1,18 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
 use vk_guest_proto::{DiskFormat, Secret, Volume};
 
 use super::args::{Boot, QMP_SOCKET, VsockDevice, arguments, files};
 use super::settings::{QemuSettings, Tool, Tools};
 use crate::bundle::{Bundle, write_initrd};
-use crate::confine::{Confines, Place, Program};
-use crate::launching::{Launching, make_directories, new_secret};
+use crate::confine::{Confines, Exit, Place, Program};
+use crate::death::{Cause, Death};
+use crate::launching::{Channel, Launching, make_directories, new_secret};
 use crate::machine::{Accelerator, Disk, Machine, Starting, Vmm};
 use crate::start_error::StartError;
 use crate::vm::{Awaited, Vm};
@@ -69,6 +72,18 @@ impl Qemu {
     }
 
     pub(crate) async fn boot(&self, machine: Machine) -> Result<Vm, StartError> {
+        let (initrd, secret) = self.make_initrd(&machine)?;
+        let vm = self.boot_from(&machine, &initrd, secret).await;
+        // Whoever was to read it has: the secret need not lie about.
+        let _ = fs::remove_file(&initrd);
+        if matches!(vm, Err(StartError::BootTimeout { .. })) {
+            self.boot_timeouts.fetch_add(1, Ordering::Relaxed);
+        }
+        vm
+    }
+
+    /// Makes the VM's directory, and in it its initramfs with a new secret.
+    fn make_initrd(&self, machine: &Machine) -> Result<(PathBuf, Secret), StartError> {
         machine.check().map_err(StartError::Machine)?;
         for disk in &machine.disks {
             fs::metadata(&disk.path).map_err(StartError::io(format!(
@@ -84,13 +99,7 @@ impl Qemu {
         let secret = new_secret()?;
         let initrd = directory.join("initrd");
         write_initrd(&self.bundle, &secret, &initrd)?;
-        let vm = self.boot_from(&machine, &initrd, secret).await;
-        // Whoever was to read it has: the secret need not lie about.
-        let _ = fs::remove_file(&initrd);
-        if matches!(vm, Err(StartError::BootTimeout { .. })) {
-            self.boot_timeouts.fetch_add(1, Ordering::Relaxed);
-        }
-        vm
+        Ok((initrd, secret))
     }
 
     async fn boot_from(
@@ -99,6 +108,69 @@ impl Qemu {
         initrd: &Path,
         secret: Secret,
     ) -> Result<Vm, StartError> {
+        let directory = &machine.directory;
+        let (launching, channel, started) = self.launch(machine, initrd, secret, "").await?;
+        let awaited = Awaited {
+            channel,
+            vmm: NAME,
+            accelerator: self.settings.accelerator,
+            started,
+            limit: machine.boot_limit,
+            volumes: machine.disks.iter().map(volume).collect(),
+            qmp: Some(directory.join(QMP_SOCKET)),
+        };
+        Vm::come_up(launching, awaited).await
+    }
+
+    /// Boots the machine with an init that powers off at once; from QEMU's start to its exit.
+    ///
+    /// The same kernel, devices and walls as any VM's: the floor that a job's start is measured
+    /// against.
+    ///
+    /// # Errors
+    /// As [`Vmm::start`]; [`StartError::Died`] where QEMU exits with an error.
+    pub async fn bare_boot(&self, machine: &Machine) -> Result<Duration, StartError> {
+        let (initrd, secret) = self.make_initrd(machine)?;
+        let action = " vk.action=poweroff";
+        let (launching, _channel, started) = self.launch(machine, &initrd, secret, action).await?;
+        let ended = match launching.programs.first() {
+            Some(vmm) => timeout(machine.boot_limit, vmm.launched.exit()).await,
+            None => Ok(Exit::WithHolder),
+        };
+        let took = started.elapsed();
+        let _ = fs::remove_file(&initrd);
+        let console = launching.console.tail();
+        launching.holder.end().await?;
+        match ended {
+            Ok(Exit::Code(0)) => Ok(took),
+            Ok(exit) => {
+                let exit = exit.to_string();
+                let cause = Cause::Program {
+                    name: NAME,
+                    exit,
+                    said: String::new(),
+                };
+                Err(StartError::Died(Arc::new(Death {
+                    cause,
+                    out_of_memory: false,
+                    console,
+                })))
+            }
+            Err(_) => Err(StartError::BootTimeout {
+                limit: machine.boot_limit,
+                console,
+            }),
+        }
+    }
+
+    /// Starts the machine's programs; what was started, and when QEMU was.
+    async fn launch(
+        &self,
+        machine: &Machine,
+        initrd: &Path,
+        secret: Secret,
+        action: &str,
+    ) -> Result<(Launching, Channel, Instant), StartError> {
         let directory = &machine.directory;
         let Arrival {
             listener,
@@ -113,28 +185,26 @@ impl Qemu {
             vsock::ready(directory, &daemon).await?;
         }
         let started = Instant::now();
-        let program = self.program(machine, initrd, device, port);
+        let line = command_line(port, self.frequency) + action;
+        let program = self.program(machine, initrd, device, &line);
         launching.launch_vmm(NAME, &program).await?;
-        let awaited = Awaited {
-            channel,
-            vmm: NAME,
-            accelerator: self.settings.accelerator,
-            started,
-            limit: machine.boot_limit,
-            volumes: machine.disks.iter().map(volume).collect(),
-            qmp: Some(directory.join(QMP_SOCKET)),
-        };
-        Vm::come_up(launching, awaited).await
+        Ok((launching, channel, started))
     }
 
     /// QEMU for one machine, with everything it may see.
-    fn program(&self, machine: &Machine, initrd: &Path, vsock: VsockDevice, port: u32) -> Program {
+    fn program(
+        &self,
+        machine: &Machine,
+        initrd: &Path,
+        vsock: VsockDevice,
+        command_line: &str,
+    ) -> Program {
         let kernel = self.bundle.kernel();
         let boot = Boot {
             accelerator: self.settings.accelerator,
             kernel: &kernel,
             initrd,
-            command_line: &command_line(port, self.frequency),
+            command_line,
             vsock,
             firmware: &self.tools.firmware,
         };

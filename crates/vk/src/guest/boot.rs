@@ -33,11 +33,15 @@ pub(super) async fn run(arguments: BootArguments) -> anyhow::Result<ExitCode> {
             boot_limit: Duration::from_secs(arguments.limit),
         };
         let (qemu, seats) = (Arc::clone(&qemu), Arc::clone(&seats));
+        let bare = arguments.bare;
         boots.spawn(async move {
             let _seat = seats.acquire().await;
-            boot(&qemu, machine)
-                .await
-                .with_context(|| format!("boot {number}"))
+            let booted = if bare {
+                bare_boot(&qemu, &machine).await
+            } else {
+                boot(&qemu, machine).await
+            };
+            booted.with_context(|| format!("boot {number}"))
         });
     }
     let mut failed = false;
@@ -106,5 +110,14 @@ async fn boot(qemu: &Qemu, machine: Machine) -> anyhow::Result<String> {
         usage.cpu_ms,
         usage.peak_mem_bytes >> 20,
         stopped.death,
+    ))
+}
+
+async fn bare_boot(qemu: &Qemu, machine: &Machine) -> anyhow::Result<String> {
+    let took = qemu.bare_boot(machine).await?;
+    let accelerator = qemu.accelerator();
+    Ok(format!(
+        "qemu under {accelerator}: {} ms from its start to its exit",
+        took.as_millis()
     ))
 }
