@@ -123,6 +123,12 @@ impl Client {
         &self.signer
     }
 
+    /// Gives up the client, keeping who signs.
+    #[must_use]
+    pub fn into_signer(self) -> Signer {
+        self.signer
+    }
+
     /// `POST /v1/capacity` (API-01).
     ///
     /// # Errors

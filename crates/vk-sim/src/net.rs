@@ -212,6 +212,9 @@ impl World {
                 Fault::SessionCut
             });
             self.session_broken(session);
+        } else if self.pushed < self.plan.most_jobs && now < 4 * self.plan.busy_ms {
+            // There is none to cut now; there will be.
+            self.queue.add(now + 900, Event::Cut(index, away_ms));
         }
     }
 

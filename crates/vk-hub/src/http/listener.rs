@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, server};
+use hyper::{Request, StatusCode, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -145,7 +146,6 @@ impl Listener {
         let served = server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
-            .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades()
             .await;
@@ -155,7 +155,18 @@ impl Listener {
     }
 }
 
+/// Every answer ends its connection (AUTH-19), but the one that makes it a session.
 async fn answer(context: Context, request: Request<Incoming>, channel: Channel) -> HttpAnswer {
+    let mut answer = routed(context, request, channel).await;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        answer
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+async fn routed(context: Context, request: Request<Incoming>, channel: Channel) -> HttpAnswer {
     match route(request.method(), request.uri().path()) {
         Err(NoRoute::NotFound) => refused(ErrorCode::NotFound, "there is no such request"),
         Err(NoRoute::BadId) => refused(
@@ -166,7 +177,7 @@ async fn answer(context: Context, request: Request<Incoming>, channel: Channel) 
         Ok(Route::RelaySession) => {
             let why = "this hub holds no sessions with relays yet; its client API works without";
             let mut answer = refused(ErrorCode::NotFound, why);
-            *answer.status_mut() = hyper::StatusCode::NOT_IMPLEMENTED;
+            *answer.status_mut() = StatusCode::NOT_IMPLEMENTED;
             answer
         }
         Ok(Route::Enrol) => enrolment(context, request, MemberKind::Node).await,
