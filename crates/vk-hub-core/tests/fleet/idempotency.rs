@@ -116,9 +116,16 @@ fn a_refused_submission_is_remembered_as_one() {
 /// API-46
 #[test]
 fn a_submission_is_remembered_as_long_as_its_job_even_beyond_a_day() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::with(|settings| settings.job_history = 0);
     let first = bench.ask(again(1, 1, 1));
+    bench.ask(again(3, 3, 3));
+    bench.cancel(3, CancelMode::Immediate);
+    bench.settle(3);
     bench.pass(DAY * 3);
+    assert!(
+        matches!(bench.ask(again(3, 3, 4)), Answer::Submitted(_)),
+        "that one is forgotten"
+    );
     assert_eq!(bench.ask(again(1, 1, 2)), first);
 }
 
