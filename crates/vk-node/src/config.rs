@@ -1,0 +1,349 @@
+//! The node's configuration: TOML, unknown keys refused with their line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use vk_hub_proto::Name;
+use vk_hub_proto::limit::INVENTORY_LIST;
+use vk_node_core::sizing::Sizes;
+
+use crate::size::Size;
+
+/// The node's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it was read from; none where every key has its default.
+    pub file: Option<PathBuf>,
+    /// Where the node keeps everything.
+    pub state_dir: PathBuf,
+    /// The labels it declares (PLACE-05).
+    pub labels: Vec<Name>,
+    /// The image of a job that names none.
+    pub image: Option<String>,
+    /// Registries that are spoken to in plain HTTP.
+    pub insecure_registries: Vec<String>,
+    /// VMs.
+    pub vm: Vm,
+    /// What may be granted.
+    pub schedule: Schedule,
+}
+
+/// A job's VM.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    /// Default and largest sizes.
+    pub sizes: Sizes,
+    /// The boot bundle; found by itself where none is named.
+    pub bundle: Option<PathBuf>,
+    /// How long a guest may take to boot.
+    pub boot_timeout: Duration,
+    /// Jobs run even where VMs cannot be confined.
+    pub unconfined: bool,
+}
+
+/// What the ledger may grant.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Memory in all, in MiB; measured where not set.
+    pub mem_mib: Option<u64>,
+    /// Disk in all, in bytes; measured where not set.
+    pub disk_bytes: Option<u64>,
+    /// Whether disk bounds anything (`disk_admission`).
+    pub disk_admission: bool,
+    /// Reservations and unfinished jobs at most (DISP-33).
+    pub max_concurrency: Option<u32>,
+    /// How long a job may wait for what exceeds its reservation (ADM-34).
+    pub wait_timeout: Duration,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file does not parse: the message has line and column.
+    #[error("{}: {why}", path.display())]
+    Parse {
+        /// Which.
+        path: PathBuf,
+        /// What, and where.
+        why: String,
+    },
+    /// A value is not possible.
+    #[error("{}: {key}: {must}", path.display())]
+    Value {
+        /// Which file.
+        path: PathBuf,
+        /// Which key.
+        key: &'static str,
+        /// What is wrong, and what it must be.
+        must: String,
+    },
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    state_dir: Option<PathBuf>,
+    node: NodeTable,
+    net: NetTable,
+    registry: RegistryTable,
+    executor: ExecutorTable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct NodeTable {
+    labels: Vec<Name>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct NetTable {
+    mode: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RegistryTable {
+    insecure: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ExecutorTable {
+    image: Option<String>,
+    vm: VmTable,
+    schedule: ScheduleTable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct VmTable {
+    cpus: Option<u32>,
+    mem: Option<Size>,
+    max_cpus: Option<u32>,
+    max_mem: Option<Size>,
+    bundle: Option<PathBuf>,
+    boot_timeout_secs: Option<u64>,
+    unconfined: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ScheduleTable {
+    mem_budget: Option<Size>,
+    disk_budget: Option<Size>,
+    disk_admission: Option<bool>,
+    max_concurrency: Option<u32>,
+    wait_timeout_secs: Option<u64>,
+}
+
+/// Files that are looked for where none is named.
+#[must_use]
+pub fn usual_files() -> Vec<PathBuf> {
+    let named = std::env::var_os("VK_CONFIG").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".config/vk/config.toml"));
+    let system = PathBuf::from("/etc/vk/config.toml");
+    // A file that was named must be there.
+    match named {
+        Some(named) => vec![named],
+        None => home
+            .into_iter()
+            .chain([system])
+            .filter(|file| file.exists())
+            .collect(),
+    }
+}
+
+impl Config {
+    /// Reads the named file, else the first of [`usual_files`], else takes the defaults.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn read(named: Option<&Path>) -> Result<Config, ConfigError> {
+        let file = match named {
+            Some(path) => Some(path.to_owned()),
+            None => usual_files().into_iter().next(),
+        };
+        let Some(path) = file else {
+            return Config::parse("", Path::new("vk.toml"), None);
+        };
+        let failed = |source| ConfigError::Read {
+            path: path.clone(),
+            source,
+        };
+        let path = std::fs::canonicalize(&path).map_err(failed)?;
+        let text = std::fs::read_to_string(&path).map_err(failed)?;
+        Config::parse(&text, &path, path.parent())
+    }
+
+    /// Relative paths are taken from `base`.
+    fn parse(text: &str, path: &Path, base: Option<&Path>) -> Result<Config, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|error| ConfigError::Parse {
+            path: path.to_owned(),
+            why: error.to_string(),
+        })?;
+        let wrong = |key, must: &str| ConfigError::Value {
+            path: path.to_owned(),
+            key,
+            must: must.to_owned(),
+        };
+        match file.net.mode.as_deref() {
+            None | Some("none") => {}
+            Some(mode) => {
+                let must = format!("{mode:?} is not built: the only mode is \"none\"");
+                return Err(wrong("net.mode", &must));
+            }
+        }
+        if file.node.labels.len() > INVENTORY_LIST {
+            return Err(wrong("node.labels", "there are at most 64 labels"));
+        }
+        let absolute = |path: PathBuf| base.map_or_else(|| path.clone(), |base| base.join(&path));
+        let schedule = schedule(&file.executor.schedule).map_err(|(key, must)| wrong(key, must))?;
+        let sizes = sizes(&file.executor.vm).map_err(|(key, must)| wrong(key, must))?;
+        let boot_secs = file.executor.vm.boot_timeout_secs.unwrap_or(120);
+        if !(1..=3600).contains(&boot_secs) {
+            let must = "it must be 1 to 3600 seconds";
+            return Err(wrong("executor.vm.boot_timeout_secs", must));
+        }
+        Ok(Config {
+            file: base.map(|_| path.to_owned()),
+            state_dir: file
+                .state_dir
+                .map_or_else(|| PathBuf::from("/var/lib/vk"), absolute),
+            labels: file.node.labels,
+            image: file.executor.image.filter(|image| !image.is_empty()),
+            insecure_registries: file.registry.insecure,
+            vm: Vm {
+                sizes,
+                bundle: file.executor.vm.bundle.map(absolute),
+                boot_timeout: Duration::from_secs(boot_secs),
+                unconfined: file.executor.vm.unconfined,
+            },
+            schedule,
+        })
+    }
+}
+
+type Wrong = (&'static str, &'static str);
+
+fn sizes(table: &VmTable) -> Result<Sizes, Wrong> {
+    let default = Sizes::default();
+    let cpus = table.cpus.unwrap_or(default.cpus);
+    let mem_mib = table.mem.map_or(default.mem_mib, Size::mib);
+    let max_cpus = table.max_cpus.unwrap_or(cpus);
+    let max_mem_mib = table.max_mem.map_or(mem_mib, Size::mib);
+    if !(1..=255).contains(&cpus) || max_cpus > 255 {
+        return Err(("executor.vm.cpus", "a VM has 1 to 255 CPUs"));
+    }
+    if max_cpus < cpus {
+        return Err(("executor.vm.max_cpus", "it is less than cpus"));
+    }
+    if mem_mib < 128 {
+        return Err(("executor.vm.mem", "a VM has at least 128M"));
+    }
+    if max_mem_mib < mem_mib {
+        return Err(("executor.vm.max_mem", "it is less than mem"));
+    }
+    Ok(Sizes {
+        cpus,
+        mem_mib,
+        max_cpus,
+        max_mem_mib,
+    })
+}
+
+fn schedule(table: &ScheduleTable) -> Result<Schedule, Wrong> {
+    if table.max_concurrency == Some(0) {
+        let must = "0 would take no job at all: leave it out for no limit";
+        return Err(("executor.schedule.max_concurrency", must));
+    }
+    Ok(Schedule {
+        mem_mib: table.mem_budget.map(Size::mib),
+        disk_bytes: table.disk_budget.map(Size::bytes),
+        disk_admission: table.disk_admission.unwrap_or(true),
+        max_concurrency: table.max_concurrency,
+        wait_timeout: Duration::from_secs(table.wait_timeout_secs.unwrap_or(600)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let base = Path::new("/etc/vk");
+        Config::parse(text, &base.join("config.toml"), Some(base))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_key_has_a_default() {
+        let config = parse("").unwrap();
+        assert_eq!(config.state_dir, Path::new("/var/lib/vk"));
+        assert_eq!(config.vm.sizes, Sizes::default());
+        assert_eq!(config.schedule.wait_timeout, Duration::from_secs(600));
+        assert!(config.labels.is_empty() && config.schedule.disk_admission);
+        assert!(config.schedule.max_concurrency.is_none() && config.schedule.mem_mib.is_none());
+    }
+
+    #[test]
+    fn keys_are_read_and_paths_are_the_files_own() {
+        let config = parse(
+            "state_dir = \"state\"\n[node]\nlabels = [\"fast\"]\n[net]\nmode = \"none\"\n\
+             [executor]\nimage = \"debian\"\n[executor.vm]\ncpus = 2\nmem = \"1G\"\nmax_mem = \"2G\"\n\
+             bundle = \"/boot/vk\"\n[executor.schedule]\nmem_budget = \"8G\"\ndisk_budget = \"100G\"\n\
+             max_concurrency = 3\n",
+        )
+        .unwrap();
+        assert_eq!(config.state_dir, Path::new("/etc/vk/state"));
+        assert_eq!(config.vm.bundle.as_deref(), Some(Path::new("/boot/vk")));
+        let sizes = Sizes {
+            cpus: 2,
+            mem_mib: 1024,
+            max_cpus: 2,
+            max_mem_mib: 2048,
+        };
+        assert_eq!(config.vm.sizes, sizes);
+        assert_eq!(config.schedule.mem_mib, Some(8192));
+        assert_eq!(config.schedule.disk_bytes, Some(100 << 30));
+        assert_eq!(config.schedule.max_concurrency, Some(3));
+        assert_eq!(config.image.as_deref(), Some("debian"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (text, says) in [
+            ("state = 1", "line 1"),
+            ("[executor.vm]\n\nmemory = 3", "line 3"),
+            ("[net]\nmode = \"switch\"", "net.mode"),
+            ("[executor.vm]\nmem = \"0\"", "no size"),
+            ("[executor.vm]\nmem = \"64M\"", "128M"),
+            ("[executor.vm]\ncpus = 0", "executor.vm.cpus"),
+            (
+                "[executor.vm]\ncpus = 4\nmax_cpus = 2",
+                "executor.vm.max_cpus",
+            ),
+            (
+                "[executor.schedule]\nmax_concurrency = 0",
+                "max_concurrency",
+            ),
+            ("[node]\nlabels = [\"\"]", "line 2"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                error.contains("/etc/vk/config.toml") && error.contains(says),
+                "{error}"
+            );
+        }
+    }
+}
