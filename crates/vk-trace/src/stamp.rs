@@ -136,3 +136,44 @@ impl Stamper {
         self.continues = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(writes: impl IntoIterator<Item = Vec<u8>>) -> (Stamper, Vec<u8>) {
+        let (mut stamper, mut out) = (Stamper::new(true, *b"01O"), Vec::new());
+        for write in writes {
+            StampLink {
+                stamper: &mut stamper,
+                out: &mut out,
+            }
+            .text(ReadTime::default(), &write);
+            stamper.end_write(&mut out);
+            assert!(
+                stamper.line.len() <= STAMP_LEN + MAX_HELD_LINE,
+                "{}",
+                stamper.line.len()
+            );
+            assert!(
+                stamper.line.capacity() <= 2 * MAX_HELD_LINE,
+                "{}",
+                stamper.line.capacity()
+            );
+        }
+        (stamper, out)
+    }
+
+    /// STAGE-27
+    #[test]
+    fn a_line_without_end_is_held_in_bounded_memory() {
+        let (stamper, out) = written((0..50_000).map(|_| vec![b'x']));
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 6);
+        assert!(stamper.line.len() > STAMP_LEN);
+        written([
+            vec![b'x'; 1 << 20],
+            vec![b'y'; 10],
+            [vec![b'z'; 1 << 20], vec![b'\n']].concat(),
+        ]);
+    }
+}

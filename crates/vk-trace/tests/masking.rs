@@ -326,6 +326,28 @@ fn a_secret_on_two_streams_is_none() {
     assert_eq!(out, b"1 ret [MASKED] 2sec");
 }
 
+/// GL-60, STAGE-24
+#[test]
+fn tokens_and_registry_passwords_do_not_reach_the_trace() {
+    let mut secrets = Secrets::new();
+    secrets.token("job0token0");
+    secrets.token("dep-token");
+    secrets.registry("password");
+    secrets.registry("short");
+    let settings = Settings {
+        timestamps: false,
+        ..Settings::default()
+    };
+    let mut trace = Trace::new(&settings, secrets).unwrap();
+    let (at, mut out) = (ReadTime::default(), Vec::new());
+    let text = b"job0token0 dep-token password short glcbt-other";
+    trace
+        .write(Origin::Guest, Kind::Stdout, at, text, &mut out)
+        .unwrap();
+    trace.finish(at, &[], &mut out).unwrap();
+    assert_eq!(out, b"[MASKED] [MASKED] [MASKED] short glcbt-[MASKED]");
+}
+
 /// STAGE-14
 #[test]
 fn the_nodes_own_lines_are_masked_each_for_itself() {

@@ -172,6 +172,28 @@ fn a_write_with_a_carriage_return_and_no_line_break_goes_out_whole() {
 
 /// STAGE-27
 #[test]
+fn a_new_process_goes_on_with_no_line_of_the_one_before() {
+    let (mut trace, mut out) = (trace(&Settings::default()), Vec::new());
+    for text in ["50%\r", "y"] {
+        trace
+            .write(
+                Origin::Guest,
+                Kind::Stderr,
+                hours(1),
+                text.as_bytes(),
+                &mut out,
+            )
+            .unwrap();
+        trace.close(Origin::Guest, &mut out).unwrap();
+    }
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        lines(&[(1, ' ', "50%\r"), (1, ' ', "y")])
+    );
+}
+
+/// STAGE-27
+#[test]
 fn microseconds_have_six_digits_whatever_the_second() {
     let (mut trace, mut out) = (trace(&Settings::default()), Vec::new());
     let base = 1_623_760_496;
@@ -267,6 +289,28 @@ fn sections_are_marked_only_where_gitlab_asks() {
         .section_end(hours(0), &Section::GetSources, &mut out)
         .unwrap();
     assert!(out.is_empty());
+}
+
+/// STAGE-30
+#[test]
+fn a_marker_is_whole_even_where_its_end_could_begin_a_secret() {
+    let mut secrets = Secrets::new();
+    secrets.masked_variable("Kelvin");
+    let settings = Settings {
+        sections: true,
+        ..Settings::default()
+    };
+    let mut trace = Trace::new(&settings, secrets).unwrap();
+    let mut out = Vec::new();
+    trace
+        .section_start(hours(1), &Section::AfterScript, &mut out)
+        .unwrap();
+    trace
+        .section_end(hours(2), &Section::AfterScript, &mut out)
+        .unwrap();
+    let expected = "2021-01-01T01:00:00.020010Z 00O section_start:1609462800:after_script\r\x1b[0K\n\
+        2021-01-01T02:00:00.020010Z 00O+section_end:1609466400:after_script\r\x1b[0K\n";
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
 }
 
 /// STAGE-14, STAGE-16, STAGE-17, STAGE-18, STAGE-19, STAGE-27, STAGE-30, DISP-44
