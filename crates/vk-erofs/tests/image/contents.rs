@@ -325,6 +325,22 @@ fn entries_made_by_the_caller_build_a_tree_too() {
 }
 
 #[test]
+fn directories_of_every_size_around_a_block_end_as_linux_wants() {
+    // 15 names of 255 bytes with `.` and `..` fill a block up to the inode before them.
+    for last in 230..=255 {
+        for count in [14, 15, 16, 31] {
+            let name =
+                |index: usize, length: usize| format!("d/{index:02}{}", "n".repeat(length - 2));
+            let mut tar = Tarball::default();
+            for index in 0..count {
+                tar = tar.file(&name(index, if index == 0 { last } else { 255 }), "");
+            }
+            assert_eq!(tree(&[tar.finish()]).len(), count + 2);
+        }
+    }
+}
+
+#[test]
 fn an_empty_image_has_its_root() {
     let tree = tree(&[]);
     assert_eq!(tree.len(), 1);
