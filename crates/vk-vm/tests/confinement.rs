@@ -212,3 +212,27 @@ async fn a_holder_that_is_killed_takes_everything_with_it() {
         holder.end().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_confined_program_can_make_no_namespaces_of_its_own() {
+    let Some(root) = test_root("confinement") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let holder = Holder::start(&confinement(&root)).await.unwrap();
+    // Any user may make a user namespace, and is root in it: that is what makes kernels break.
+    let arguments = ["--user", "/nothing/to/run"];
+    let unshare = program("/usr/bin/unshare", &arguments, &[], directory.path()).await;
+    let (path, out) = output(directory.path(), "output");
+    let launched = holder
+        .launch(&unshare, out.try_clone().unwrap(), out)
+        .await
+        .unwrap();
+    assert_ne!(launched.exit().await, Exit::Code(0));
+    holder.end().await.unwrap();
+    let said = fs::read_to_string(path).unwrap();
+    assert!(
+        said.contains("unshare failed: Operation not permitted"),
+        "{said}"
+    );
+}

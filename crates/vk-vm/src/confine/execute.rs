@@ -10,6 +10,7 @@ use super::drop_rights::drop_rights;
 use super::identity::{enter_as, explain};
 use super::order::PACKET_MAX;
 use super::program::{Confines, Program, Walls};
+use super::system_calls::refuse_the_dangerous;
 use super::view;
 use crate::sys;
 
@@ -54,6 +55,9 @@ fn prepare(walls: Walls) -> io::Result<Command> {
     let directory = &program.directory;
     std::env::set_current_dir(directory)
         .map_err(|e| explain(&format!("enter {}", directory.display()), e))?;
+    if nothing_held {
+        refuse_the_dangerous().map_err(|e| explain("forbid dangerous system calls", e))?;
+    }
     let mut command = Command::new(&program.path);
     command
         .args(&program.args)

@@ -10,7 +10,7 @@
 //!    an owner that dies, however it dies, leaves nothing behind.
 //! 3. **exec** makes one program's own user, mount, PID, network, IPC, UTS and cgroup namespaces,
 //!    pivots into a view of only what the program needs, gives up every capability, sets
-//!    `no_new_privs`, forbids core dumps and executes the program.
+//!    `no_new_privs`, forbids core dumps and dangerous system calls, and executes the program.
 //!
 //! Paths are the same inside a view as outside, so a program's arguments need no translation, and
 //! what it says in errors can be found.
@@ -25,6 +25,7 @@ mod needs;
 mod order;
 mod owner;
 mod program;
+mod system_calls;
 mod view;
 
 pub use enter::enter;
