@@ -66,8 +66,18 @@ impl Tree {
         until_none(|| self.members(), kill)
     }
 
+    /// Whether the watcher has no child, or is gone as it goes when it has none: the usual end, told
+    /// without a look at every process there is.
+    fn is_surely_empty(&self) -> bool {
+        let children = format!("task/{}/children", self.watcher.as_raw_nonzero());
+        is_empty_or_gone(self.watcher, &children)
+    }
+
     /// Every process below the watcher that has not ended.
     pub(crate) fn members(&self) -> HashSet<Pid> {
+        if self.is_surely_empty() {
+            return HashSet::new();
+        }
         let all = processes();
         // The watcher may be gone, and its number another's.
         let watcher = all.get(&self.watcher);
@@ -76,6 +86,15 @@ impl Tree {
         } else {
             HashSet::new()
         }
+    }
+}
+
+/// Whether a file in `/proc` of a process is there and empty, or the process is gone.
+fn is_empty_or_gone(pid: Pid, file: &str) -> bool {
+    let pid = pid.as_raw_nonzero();
+    match std::fs::read(format!("/proc/{pid}/{file}")) {
+        Ok(content) => content.is_empty(),
+        Err(_) => !std::path::Path::new(&format!("/proc/{pid}")).exists(),
     }
 }
 
