@@ -247,6 +247,53 @@ async fn a_registry_named_insecure_is_spoken_to_but_gets_no_password() {
     );
 }
 
+#[tokio::test]
+async fn a_token_service_in_plain_http_gets_no_password_either() {
+    let served = Served::new();
+    let server = Server::with_origin(move |origin| {
+        let realm = format!("{}/token", origin.replace("127.0.0.1", "0.0.0.0"));
+        move |request: &crate::Request| {
+            if request.path.starts_with("/token") {
+                return Reply::ok(br#"{"token":"t0ken"}"#);
+            }
+            match request.header("authorization") {
+                Some(TOKEN) => served.answer(request),
+                _ => Reply::challenge(&realm),
+            }
+        }
+    });
+    let host = server.host().replace("127.0.0.1", "0.0.0.0");
+    let image = format!("{host}/a/b:1").parse().unwrap();
+    let mut keychain = Keychain::default();
+    keychain.add(&host, credential("user", "s3cret"));
+    let insecure = || [host.clone()].into();
+    let open = Client::new(Config {
+        insecure: insecure(),
+        ..config()
+    })
+    .unwrap();
+    open.resolve(&image, &platform()).await.unwrap();
+    let asked = server.requests().len();
+    let with_password = Client::new(Config {
+        keychain,
+        insecure: insecure(),
+        ..config()
+    })
+    .unwrap();
+    let error = with_password
+        .resolve(&image, &platform())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("plain http"), "{error}");
+    let later = server.requests().split_off(asked);
+    assert!(
+        later
+            .iter()
+            .all(|request| request.header("authorization").is_none()),
+        "{later:?}"
+    );
+}
+
 /// FAIL-33
 #[tokio::test]
 async fn missing_denied_limited_and_unreachable_are_told_apart() {
