@@ -97,6 +97,11 @@ impl Lifeline {
         }
     }
 
+    /// The VM's end, if it has come.
+    pub(crate) fn known(&self) -> Option<Arc<Death>> {
+        self.0.borrow().clone()
+    }
+
     /// The VM's end, if it comes within moments.
     pub(crate) async fn death_soon(&self) -> Option<Arc<Death>> {
         timeout(SOON, self.death()).await.ok()

@@ -203,6 +203,7 @@ impl Vm {
             Some(self.lifeline.death().await)
         };
         let mut death = timeout(limit, orderly).await.ok().flatten();
+        death = death.or_else(|| self.lifeline.known());
         if death.is_none() {
             death = self.quit().await;
         }

@@ -260,6 +260,11 @@ async fn a_vm_that_dies_in_the_middle_of_a_command_is_told_as_such() {
     let stopped = vm.stop(STOP).await;
     assert_eq!(stopped.usage, None);
     assert!(
+        matches!(stopped.death.cause, Cause::Program { .. }),
+        "{}",
+        stopped.death
+    );
+    assert!(
         all.iter().all(|pid| is_gone(*pid)),
         "processes are left of {all:?}"
     );
@@ -400,6 +405,42 @@ async fn an_owner_killed_in_the_middle_of_a_boot_leaves_nothing() {
     let all = tree(pid);
     owner.kill().await.unwrap();
     eventually("all are gone", || all.iter().all(|pid| is_gone(*pid))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_cannot_confine_is_refused_with_what_to_do() {
+    let Some(root) = test_root("a real VM") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    // A user namespace in which none may be made is such a host.
+    let script =
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" guest boot --accelerator tcg";
+    let refused = tokio::process::Command::new("/usr/bin/unshare")
+        .args(["--user", "--map-root-user", "/bin/sh", "-c", script])
+        .arg(root.join("bin/vk"))
+        .env("TMPDIR", directory.path())
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stdout);
+    assert!(!refused.status.success(), "{said}");
+    for part in ["does not let VMs be confined", "user.max_user_namespaces"] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_boot_is_measured_to_qemus_exit() {
+    let Some(root) = test_root("a real VM") else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let qemu = Qemu::prepare(settings(&root)).await.unwrap();
+    let machine = bare(directory.path(), "vm");
+    let took = qemu.bare_boot(&machine).await.unwrap();
+    println!("{took:?}");
+    assert!(took > Duration::from_millis(20) && took < machine.boot_limit);
 }
 
 #[tokio::test(flavor = "multi_thread")]

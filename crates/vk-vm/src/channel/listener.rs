@@ -15,10 +15,11 @@ use vk_guest_proto::{CONTROL_STREAM, OPENING_LEN, Opening, Purpose, REFUSED, Sec
 
 use super::connection::Connection;
 
-/// An opening is a few bytes; a guest so slow that this passes dials again.
-const OPENING: Duration = Duration::from_secs(30);
-/// Connections whose opening is awaited at once; the kernel holds the others back.
-const UNPROVEN_MAX: usize = 32;
+/// An opening is a few bytes; the agent gives up after as long.
+const OPENING: Duration = Duration::from_secs(10);
+/// Connections whose opening is awaited at once; the kernel holds the others back. Any process of a
+/// guest may connect and say nothing: the agent must still get through.
+const UNPROVEN_MAX: usize = 128;
 
 /// Where the guest's connections arrive.
 pub(crate) enum Listener {
