@@ -72,6 +72,8 @@ pub struct Outcome {
     pub headers: Headers,
     /// Why there is no answer, or what its body says, for logs; at most 1024 characters.
     pub message: String,
+    /// Whether the request may have reached GitLab: without that no job can be lost (ADM-38).
+    pub sent: bool,
 }
 
 fn job_status(word: &str) -> JobStatus {

@@ -251,7 +251,10 @@ impl Client {
 async fn exchange(request: RequestBuilder) -> (Outcome, Vec<u8>) {
     let mut response = match request.send().await {
         Ok(response) => response,
-        Err(error) => return (failed(&chain(&error)), Vec::new()),
+        Err(error) => {
+            let sent = !error.is_connect() && !error.is_builder();
+            return (Outcome { sent, ..failed(&chain(&error)) }, Vec::new());
+        }
     };
     let status = response.status().as_u16();
     let headers = Headers::read(response.headers(), SystemTime::now());
@@ -267,11 +270,12 @@ async fn exchange(request: RequestBuilder) -> (Outcome, Vec<u8>) {
                     status: Some(status),
                     headers,
                     message,
+                    sent: true,
                 },
                 body,
             )
         }
-        Err(why) => (failed(&why), Vec::new()),
+        Err(why) => (Outcome { sent: true, ..failed(&why) }, Vec::new()),
     }
 }
 
@@ -291,7 +295,7 @@ async fn body(response: &mut Response) -> Result<Vec<u8>, String> {
 }
 
 /// What a refusal's body says: GitLab's `message`, else nothing.
-fn message(body: &[u8]) -> String {
+pub(crate) fn message(body: &[u8]) -> String {
     let json: Result<serde_json::Value, _> = serde_json::from_slice(body);
     let text = match json.as_ref().ok().and_then(|json| json.get("message")) {
         Some(serde_json::Value::String(text)) => text.clone(),
@@ -312,7 +316,7 @@ fn failed(why: &str) -> Outcome {
 }
 
 /// An error with its causes, without the URL, which may hold what is not for logs.
-fn chain(error: &reqwest::Error) -> String {
+pub(crate) fn chain(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() {
         "timed out"
     } else {
@@ -341,7 +345,7 @@ fn same_origin_redirects() -> reqwest::redirect::Policy {
 
 /// A number that no other process draws at the same time: for request IDs and the spread of waits,
 /// which need no secrecy.
-fn drawn() -> u128 {
+pub(crate) fn drawn() -> u128 {
     use std::hash::{BuildHasher as _, RandomState};
     let half = || u128::from(RandomState::new().hash_one(SystemTime::now()));
     half() << 64 | half()

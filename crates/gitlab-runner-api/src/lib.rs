@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod artifacts;
 mod base_url;
 mod client;
 mod features;

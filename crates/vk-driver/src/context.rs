@@ -29,10 +29,10 @@ pub struct JobContext {
     pub artifacts: ArtifactsAt,
     /// From the VMM's start to the agent's hello.
     pub boot_limit: Duration,
-    /// Told of the output as it grows, byte for byte; for a terminal.
-    pub follow: Option<tokio::sync::mpsc::Sender<Vec<u8>>>,
     /// How much may be in an upload's archive, in bytes.
     pub artifact_cap: u64,
+    /// Where the process dies, in builds for crash tests.
+    pub kill: vk_kill::KillPoints,
 }
 
 /// The largest archive that is uploaded where nothing else is said: 10 GiB.

@@ -17,14 +17,6 @@ pub enum DriverError {
         #[source]
         source: std::io::Error,
     },
-    /// The directory holds something of an earlier job.
-    #[error("{} holds another job's {name}: give an empty directory", path.display())]
-    Used {
-        /// The directory.
-        path: PathBuf,
-        /// What lies in it.
-        name: &'static str,
-    },
     /// The stage marks of an earlier life cannot be read.
     #[error("{}: {why}; the job cannot be judged by it", path.display())]
     Marks {

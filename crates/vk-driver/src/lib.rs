@@ -6,9 +6,23 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod context;
 mod error;
+mod git;
+mod guest_env;
+mod job;
+mod marks;
+mod output;
 mod run;
+mod script;
+mod settings;
+mod sources;
+mod stages;
+#[cfg(test)]
+mod testing;
+mod tree;
+mod variables;
 
 pub use context::{
     ARTIFACT_CAP, ArtifactsAt, Control, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
@@ -16,3 +30,4 @@ pub use context::{
 };
 pub use error::DriverError;
 pub use run::run;
+pub use vk_stage_core::Stop;

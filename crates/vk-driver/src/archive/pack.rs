@@ -1,0 +1,222 @@
+//! The guest's tar as one of GitLab's formats.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::{Compression, GzBuilder};
+use vk_erofs::tar::{Archive, Entry, Kind};
+use vk_erofs::{Limits, Metadata};
+use vk_hub_proto::job::ArtifactFormat;
+use zip::write::FullFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+/// Info-ZIP's extra field with owner and group.
+const UNIX_OWNER: u16 = 0x7875;
+/// A file that may need a longer size field than zip's first.
+const LARGE: u64 = 0xffff_0000;
+
+/// Why an archive was not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PackError {
+    /// What the format cannot hold (ART-16).
+    #[error("{0}")]
+    Unfit(String),
+    /// The guest's archive cannot be read.
+    #[error("the guest's archive cannot be read: {0}")]
+    Tar(#[from] vk_erofs::Error),
+    /// Writing failed.
+    #[error("the archive cannot be written: {0}")]
+    Io(#[from] io::Error),
+    /// Writing zip failed.
+    #[error("the archive cannot be written: {0}")]
+    Zip(#[from] zip::result::ZipError),
+}
+
+/// What became of the files.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Packed {
+    /// There were none.
+    Nothing,
+    /// An archive of so many bytes.
+    Bytes(u64),
+}
+
+/// An archive's file name (ART-13): that of `base`, without directories, and the format's ending.
+pub(crate) fn file_name(base: &str, format: ArtifactFormat) -> String {
+    let last = base
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let last = match last {
+        "" | "." | ".." => "default",
+        name => name,
+    };
+    let ending = match format {
+        ArtifactFormat::Zip | ArtifactFormat::Zipzstd => ".zip",
+        ArtifactFormat::Gzip => ".gz",
+        ArtifactFormat::Tarzstd => ".tar.zst",
+        ArtifactFormat::Raw => "",
+    };
+    format!("{last}{ending}")
+}
+
+/// Makes the archive `to` of the tar `from`.
+///
+/// # Errors
+/// A file that the format cannot hold, a tar that is none, a disk that fails.
+pub(crate) fn pack(from: &Path, to: &Path, format: ArtifactFormat) -> Result<Packed, PackError> {
+    let mut tar = Archive::new(BufReader::new(File::open(from)?), &Limits::default());
+    let first = tar.next_entry()?;
+    let Some(first) = first else {
+        return Ok(Packed::Nothing);
+    };
+    let output = BufWriter::new(File::create(to)?);
+    let mut output = match format {
+        ArtifactFormat::Zip => zip(tar, first, output, CompressionMethod::Deflated)?,
+        ArtifactFormat::Zipzstd => zip(tar, first, output, CompressionMethod::Zstd)?,
+        ArtifactFormat::Gzip => gzip(tar, first, output)?,
+        ArtifactFormat::Raw => raw(tar, first, output)?,
+        ArtifactFormat::Tarzstd => {
+            drop(tar);
+            let mut output = output;
+            zstd::stream::copy_encode(File::open(from)?, &mut output, 3)?;
+            output
+        }
+    };
+    output.flush()?;
+    let bytes = output.get_ref().metadata()?.len();
+    Ok(Packed::Bytes(bytes))
+}
+
+fn zip<R: Read, W: Write + Seek>(
+    mut tar: Archive<R>,
+    first: Entry,
+    output: W,
+    method: CompressionMethod,
+) -> Result<W, PackError> {
+    let mut zip = ZipWriter::new(output);
+    let mut next = Some(first);
+    while let Some(entry) = next {
+        let mut name = entry.path.clone();
+        let stored = CompressionMethod::Stored;
+        match &entry.kind {
+            Kind::File => {
+                let options = options(&entry.meta, 0o100_000)?.compression_method(method);
+                let options = options.large_file(entry.size >= LARGE);
+                zip.start_file_with_options(options.name(&name))?;
+                io::copy(&mut tar.content(), &mut zip)?;
+            }
+            Kind::Dir => {
+                if name.last() != Some(&b'/') {
+                    name.push(b'/');
+                }
+                let options = options(&entry.meta, 0o040_000)?.compression_method(stored);
+                zip.start_file_with_options(options.name(&name))?;
+            }
+            Kind::Symlink(target) => {
+                let options = options(&entry.meta, 0o120_000)?.compression_method(stored);
+                zip.start_file_with_options(options.name(&name))?;
+                zip.write_all(target)?;
+            }
+            // The agent says which files it leaves out; a hard link is a file of its own there.
+            Kind::HardLink(_) | Kind::Node(_) => {}
+        }
+        next = tar.next_entry()?;
+    }
+    Ok(zip.finish()?)
+}
+
+/// What stands with an entry: rights and type, owner and group, time.
+fn options(meta: &Metadata, kind: u32) -> Result<FullFileOptions<'static, 'static>, PackError> {
+    let mode = u32::from(meta.mode & 0o7777) | kind;
+    let seconds = u32::try_from(meta.mtime.secs).unwrap_or_default();
+    let mut owner = vec![1, 4];
+    owner.extend_from_slice(&meta.uid.to_le_bytes());
+    owner.push(4);
+    owner.extend_from_slice(&meta.gid.to_le_bytes());
+    let mut options = FullFileOptions::default()
+        .system(zip::System::Unix)
+        .external_attributes(mode << 16)
+        .with_extended_timestamp(Some(seconds), None, None)?;
+    options.add_extra_field(UNIX_OWNER, owner, false)?;
+    Ok(options)
+}
+
+fn gzip<R: Read, W: Write>(
+    mut tar: Archive<R>,
+    first: Entry,
+    mut output: W,
+) -> Result<W, PackError> {
+    let mut next = Some(first);
+    while let Some(entry) = next {
+        let path = String::from_utf8_lossy(&entry.path).into_owned();
+        if entry.kind != Kind::File {
+            let what = format!("the {path:?} is not a regular file: gzip holds only such");
+            return Err(PackError::Unfit(what));
+        }
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let builder = GzBuilder::new()
+            .filename(gzip_text(name))
+            .comment(gzip_text(&path))
+            .mtime(u32::try_from(entry.meta.mtime.secs).unwrap_or_default());
+        let mut member = builder.write(output, Compression::default());
+        io::copy(&mut tar.content(), &mut member)?;
+        output = member.finish()?;
+        next = tar.next_entry()?;
+    }
+    Ok(output)
+}
+
+/// Plain ASCII as it is, all else as `e:` and URL-escaped.
+fn gzip_text(text: &str) -> String {
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii() && byte != b'%' && byte != 0)
+    {
+        return text.to_owned();
+    }
+    let mut escaped = String::from("e:");
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z'
+            | b'a'..=b'z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'_'
+            | b'.'
+            | b'~'
+            | b'$'
+            | b'&'
+            | b'+'
+            | b':'
+            | b'='
+            | b'@' => escaped.push(char::from(byte)),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+fn raw<R: Read, W: Write>(
+    mut tar: Archive<R>,
+    first: Entry,
+    mut output: W,
+) -> Result<W, PackError> {
+    if first.kind != Kind::File {
+        let path = PathBuf::from(String::from_utf8_lossy(&first.path).into_owned());
+        let what = format!(
+            "{} is not a regular file: only such can be sent as raw",
+            path.display()
+        );
+        return Err(PackError::Unfit(what));
+    }
+    io::copy(&mut tar.content(), &mut output)?;
+    if tar.next_entry()?.is_some() {
+        return Err(PackError::Unfit(
+            "only one file can be sent as raw".to_owned(),
+        ));
+    }
+    Ok(output)
+}

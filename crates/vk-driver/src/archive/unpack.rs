@@ -1,0 +1,183 @@
+//! An earlier job's zip as a tar for the guest. GitLab hands it out as some job made it: hostile.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use tar::{Builder, EntryType, Header};
+use zip::ZipArchive;
+
+/// Most entries of one archive.
+pub(crate) const ENTRIES_MAX: usize = 1_000_000;
+/// Longest link target.
+const TARGET_MAX: u64 = 4096;
+/// Longest name.
+const NAME_MAX: usize = 4096;
+
+/// Why an archive was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnpackError {
+    /// Not a zip (ART-17).
+    #[error("it is no zip archive")]
+    NotZip,
+    /// More than is let in.
+    #[error("it holds more than {0}")]
+    TooMuch(String),
+    /// An entry that leads elsewhere.
+    #[error("its entry {0:?} leads out of the project's directory")]
+    Escapes(String),
+    /// A zip that cannot be read.
+    #[error("it cannot be read: {0}")]
+    Zip(#[from] zip::result::ZipError),
+    /// A disk that fails, or content that is not what the archive says.
+    #[error("it cannot be unpacked: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Makes the tar `to` of the zip `from`, with at most `bytes_max` of content.
+///
+/// # Errors
+/// [`UnpackError`]; what was written by then is of no use.
+pub(crate) fn unpack(from: &Path, to: &Path, bytes_max: u64) -> Result<(), UnpackError> {
+    let mut magic = [0; 2];
+    let mut input = File::open(from)?;
+    if input.read_exact(&mut magic).is_err() || &magic != b"PK" {
+        return Err(UnpackError::NotZip);
+    }
+    let mut zip = ZipArchive::new(BufReader::new(input))?;
+    if zip.len() > ENTRIES_MAX {
+        return Err(UnpackError::TooMuch(format!("{ENTRIES_MAX} entries")));
+    }
+    let mut tar = Builder::new(BufWriter::new(File::create(to)?));
+    let mut left = bytes_max;
+    for index in 0..zip.len() {
+        let mut entry = zip.by_index(index)?;
+        let name = checked(entry.name_raw())?;
+        let mut header = Header::new_gnu();
+        let mode = entry.unix_mode();
+        let (uid, gid) = owner(&entry.extra_data().unwrap_or_default()).unwrap_or_default();
+        header.set_uid(u64::from(uid));
+        header.set_gid(u64::from(gid));
+        let extra = entry.extra_data().unwrap_or_default();
+        header.set_mtime(modified(&extra).map_or(0, u64::from));
+        if entry.is_dir() {
+            header.set_entry_type(EntryType::Directory);
+            header.set_mode(mode.map_or(0o755, |mode| mode & 0o7777));
+            header.set_size(0);
+            append(&mut tar, &mut header, &name, io::empty())?;
+        } else if mode.is_some_and(|mode| mode & 0o170_000 == 0o120_000) {
+            let mut target = Vec::new();
+            entry.take(TARGET_MAX + 1).read_to_end(&mut target)?;
+            if target.len() as u64 > TARGET_MAX || target.contains(&0) {
+                return Err(UnpackError::TooMuch("a link may name".to_owned()));
+            }
+            header.set_entry_type(EntryType::Symlink);
+            header.set_mode(0o777);
+            header.set_size(0);
+            let target = os(&target);
+            tar.append_link(&mut header, os(&name), target)?;
+        } else {
+            let size = entry.size();
+            if size > left {
+                return Err(UnpackError::TooMuch(format!("{bytes_max} bytes")));
+            }
+            left -= size;
+            header.set_entry_type(EntryType::Regular);
+            header.set_mode(mode.map_or(0o644, |mode| mode & 0o7777));
+            header.set_size(size);
+            // A content that is shorter or longer than said is found out by the tar's size.
+            append(&mut tar, &mut header, &name, Exactly::new(&mut entry, size))?;
+        }
+    }
+    tar.into_inner()?.flush()?;
+    Ok(())
+}
+
+fn append(
+    tar: &mut Builder<BufWriter<File>>,
+    header: &mut Header,
+    name: &[u8],
+    content: impl Read,
+) -> Result<(), UnpackError> {
+    Ok(tar.append_data(header, os(name), content)?)
+}
+
+fn os(bytes: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(bytes))
+}
+
+/// A name without a way out: relative, no `..`, no empty rest.
+fn checked(name: &[u8]) -> Result<Vec<u8>, UnpackError> {
+    let shown = || String::from_utf8_lossy(name).into_owned();
+    let trimmed = name.strip_suffix(b"/").unwrap_or(name);
+    let escapes = trimmed.is_empty()
+        || trimmed.starts_with(b"/")
+        || trimmed.contains(&0)
+        || trimmed.len() > NAME_MAX
+        || trimmed
+            .split(|byte| *byte == b'/')
+            .any(|part| part == b"..");
+    if escapes {
+        return Err(UnpackError::Escapes(shown()));
+    }
+    Ok(trimmed.to_vec())
+}
+
+/// The fields of a zip's extra data: id and content.
+fn fields(mut extra: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (head, rest) = extra.split_at_checked(4)?;
+        let [a, b, c, d] = *head else { return None };
+        let (content, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([c, d])))?;
+        extra = rest;
+        Some((u16::from_le_bytes([a, b]), content))
+    })
+}
+
+fn owner(extra: &[u8]) -> Option<(u32, u32)> {
+    let (_, content) = fields(extra).find(|(id, _)| *id == 0x7875)?;
+    match *content {
+        [1, 4, a, b, c, d, 4, e, f, g, h] => Some((
+            u32::from_le_bytes([a, b, c, d]),
+            u32::from_le_bytes([e, f, g, h]),
+        )),
+        _ => None,
+    }
+}
+
+fn modified(extra: &[u8]) -> Option<u32> {
+    let (_, content) = fields(extra).find(|(id, _)| *id == 0x5455)?;
+    match *content {
+        [flags, a, b, c, d, ..] if flags & 1 == 1 => Some(u32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    }
+}
+
+/// Gives exactly so many bytes or fails.
+struct Exactly<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R> Exactly<R> {
+    fn new(inner: R, size: u64) -> Exactly<R> {
+        Exactly { inner, left: size }
+    }
+}
+
+impl<R: Read> Read for Exactly<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        if read as u64 > self.left {
+            return Err(io::Error::other("an entry is longer than the archive says"));
+        }
+        self.left -= read as u64;
+        if read == 0 && self.left > 0 && !buffer.is_empty() {
+            return Err(io::Error::other(
+                "an entry is shorter than the archive says",
+            ));
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,11 @@
+//! Sources, brought by the host's git (STAGE-06): a mirror for each project, a tree for each job.
+
+mod checkout;
+mod credential;
+mod host;
+mod mirror;
+
+pub(crate) use checkout::{Wanted, check_out};
+pub(crate) use credential::Credential;
+pub(crate) use host::{GitError, HostGit};
+pub(crate) use mirror::{Fetched, Mirror};

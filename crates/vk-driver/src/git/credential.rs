@@ -1,0 +1,131 @@
+//! The job's token on its way to git: a file that only git's helper reads (SPEC-22).
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use vk_hub_proto::Secret;
+
+use super::host::GitError;
+
+/// A token for one server, gone with this value. It stands in no argument, no environment, no URL
+/// and no configuration: those name the file, which lies in a directory of its owner alone.
+#[derive(Debug)]
+pub(crate) struct Credential {
+    dir: PathBuf,
+    settings: Vec<(String, String)>,
+}
+
+impl Credential {
+    /// Writes the token into the new directory `dir`, for the server of `url` and no other.
+    pub(crate) fn new(dir: PathBuf, url: &str, token: &Secret) -> Result<Credential, GitError> {
+        let origin = origin(url).ok_or_else(|| GitError::Spec {
+            what: "repository URL",
+            value: url.to_owned(),
+        })?;
+        if token.expose().contains(['\n', '\r', '\0']) {
+            let what = "job token";
+            return Err(GitError::Spec {
+                what,
+                value: "(hidden)".to_owned(),
+            });
+        }
+        let file = dir.join("credential");
+        let made = DirBuilder::new().mode(0o700).create(&dir);
+        made.map_err(GitError::file("make", &dir))?;
+        let credential = Credential {
+            settings: settings(&origin, &file),
+            dir,
+        };
+        let mut options = OpenOptions::new();
+        let opened = options.create_new(true).write(true).mode(0o600).open(&file);
+        let written = opened.and_then(|mut opened| {
+            opened.write_all(b"username=gitlab-ci-token\npassword=")?;
+            opened.write_all(token.expose().as_bytes())?;
+            opened.write_all(b"\n")
+        });
+        written.map_err(GitError::file("write", &file))?;
+        Ok(credential)
+    }
+
+    /// What git is told.
+    pub(super) fn settings(&self) -> &[(String, String)] {
+        &self.settings
+    }
+}
+
+impl Drop for Credential {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
+            tracing::warn!(%error, "a job's credential file is left in {}", self.dir.display());
+        }
+    }
+}
+
+fn settings(origin: &str, file: &Path) -> Vec<(String, String)> {
+    let quoted = file.to_string_lossy().replace('\'', "'\\''");
+    let helper = format!("!f() {{ test \"$1\" != get || cat '{quoted}'; }}; f");
+    vec![
+        // No helper before ours.
+        ("credential.helper".to_owned(), String::new()),
+        (format!("credential.{origin}.helper"), helper),
+        ("http.followRedirects".to_owned(), "initial".to_owned()),
+    ]
+}
+
+/// Scheme, host and port of an HTTP URL that holds no credentials.
+fn origin(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    if !matches!(scheme, "http" | "https") {
+        return None;
+    }
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']' | '_');
+    (!host.is_empty() && host.chars().all(plain)).then(|| format!("{scheme}://{host}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_with_credentials_or_another_protocol_is_refused() {
+        assert_eq!(origin("https://h:1/p.git").as_deref(), Some("https://h:1"));
+        assert_eq!(
+            origin("http://[::1]:80").as_deref(),
+            Some("http://[::1]:80")
+        );
+        for bad in [
+            "",
+            "ssh://h/p",
+            "file:///p",
+            "https://u:p@h/p",
+            "https://",
+            "ext::sh",
+        ] {
+            assert_eq!(origin(bad), None, "{bad}");
+        }
+    }
+
+    /// SPEC-22
+    #[test]
+    fn the_token_stands_in_a_file_of_its_owner_alone_and_goes_with_its_use() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let private = dir.path().join("c");
+        let token = Secret::from("tok-en");
+        let credential = Credential::new(private.clone(), "https://h/p.git", &token).unwrap();
+        for (_, value) in credential.settings() {
+            assert!(!value.contains("tok-en"));
+        }
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            (mode(&private), mode(&private.join("credential"))),
+            (0o700, 0o600)
+        );
+        drop(credential);
+        assert!(!private.exists());
+    }
+}

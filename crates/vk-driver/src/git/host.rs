@@ -1,0 +1,247 @@
+//! The host's git, with nothing of the host's configuration and nothing that a repository could
+//! make it run.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// What is kept of what git says.
+const SAID_MAX: usize = 64 << 10;
+/// The largest file git may write, in blocks of 512 bytes: 32 GiB.
+const FILE_BLOCKS: &str = "67108864";
+/// One git may take this long; a job's timeout usually comes first.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// What of the host's environment git needs on the way to a server.
+const PROXIES: [&str; 7] = [
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+];
+
+/// Why git did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitError {
+    /// It could not be started.
+    #[error("the node's git cannot be run (package git): {0}")]
+    Start(#[source] std::io::Error),
+    /// It failed, and says why.
+    #[error("git cannot {what}: {}", .said.trim_end())]
+    Failed {
+        /// What it should do.
+        what: &'static str,
+        /// The end of its stderr.
+        said: String,
+    },
+    /// It took too long.
+    #[error("git could not {what} within {} s", .after.as_secs())]
+    Timeout {
+        /// What it should do.
+        what: &'static str,
+        /// The limit.
+        after: Duration,
+    },
+    /// A file around it.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The commit is not there.
+    #[error(
+        "commit {sha} is not in the repository (ref {reference}): it was removed, or the branch \
+         was force-pushed; run a new pipeline"
+    )]
+    NoCommit {
+        /// The commit.
+        sha: String,
+        /// The branch or tag.
+        reference: String,
+    },
+    /// What the job says of its sources is no git's.
+    #[error("the job's {what} {value:?} cannot be used")]
+    Spec {
+        /// Which field.
+        what: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+impl GitError {
+    pub(super) fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> GitError {
+        let path = path.to_owned();
+        move |source| GitError::File { what, path, source }
+    }
+
+    /// What git said, where it failed.
+    pub(super) fn said(&self) -> &str {
+        match self {
+            GitError::Failed { said, .. } => said,
+            _ => "",
+        }
+    }
+}
+
+/// Which protocols one command may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocols {
+    /// To a server.
+    Http,
+    /// To a mirror on this host.
+    File,
+}
+
+/// The host's git.
+#[derive(Clone, Debug)]
+pub(crate) struct HostGit {
+    /// An empty directory as its home.
+    home: PathBuf,
+}
+
+impl HostGit {
+    /// With this directory, made where missing, as its home.
+    pub(crate) fn new(home: PathBuf) -> Result<HostGit, GitError> {
+        std::fs::create_dir_all(&home).map_err(GitError::file("make", &home))?;
+        Ok(HostGit { home })
+    }
+
+    /// Runs git with these settings and arguments; its stdout.
+    pub(super) async fn run(
+        &self,
+        what: &'static str,
+        protocols: Protocols,
+        settings: &[(String, String)],
+        args: &[OsString],
+    ) -> Result<String, GitError> {
+        let mut command = self.command(protocols, settings, args);
+        let mut child = command.spawn().map_err(GitError::Start)?;
+        let _group = Group::of(&child);
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let finished = async {
+            let (out, err, status) = tokio::join!(tail(out), tail(err), child.wait());
+            status.map(|status| (status, out, err))
+        };
+        match timeout(LIMIT, finished).await {
+            Ok(Ok((status, out, _))) if status.success() => Ok(out),
+            Ok(Ok((status, _, said))) if said.trim().is_empty() => Err(GitError::Failed {
+                what,
+                said: status.to_string(),
+            }),
+            Ok(Ok((_, _, said))) => Err(GitError::Failed { what, said }),
+            Ok(Err(error)) => Err(GitError::Start(error)),
+            Err(_) => Err(GitError::Timeout { what, after: LIMIT }),
+        }
+    }
+
+    fn command(
+        &self,
+        protocols: Protocols,
+        settings: &[(String, String)],
+        args: &[OsString],
+    ) -> Command {
+        let mut command = Command::new("/bin/sh");
+        let bound = "ulimit -c 0; ulimit -f \"$0\"; exec git \"$@\"";
+        command.arg("-c").arg(bound).arg(FILE_BLOCKS);
+        command.env_clear();
+        for name in PROXIES {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        let allowed = match protocols {
+            Protocols::Http => "http:https",
+            Protocols::File => "file",
+        };
+        command
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", &self.home)
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_ALLOW_PROTOCOL", allowed)
+            // Names in the reflog: the host's user is nobody's business.
+            .env("GIT_COMMITTER_NAME", "vk")
+            .env("GIT_COMMITTER_EMAIL", "vk@localhost");
+        let fixed = [
+            ("core.hooksPath", "/dev/null"),
+            ("core.fsmonitor", "false"),
+            ("transfer.fsckObjects", "true"),
+            // Old and harmless, and all over the world's repositories.
+            ("fetch.fsck.zeroPaddedFilemode", "ignore"),
+            ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
+            ("gc.auto", "0"),
+            ("maintenance.auto", "false"),
+            ("submodule.recurse", "false"),
+            ("fetch.recurseSubmodules", "false"),
+            ("init.defaultBranch", "none"),
+            ("advice.detachedHead", "false"),
+        ];
+        for (name, value) in fixed {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
+        for (name, value) in settings {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
+        command
+            .args(args)
+            .current_dir(&self.home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// A process group that is ended with its owner: git starts others.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &tokio::process::Child) -> Group {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Group(pid.and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            // One that has ended already is no matter.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+/// The last part of what a stream gives, as text.
+async fn tail(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let mut kept = Vec::new();
+    if let Some(mut stream) = stream {
+        let mut buffer = vec![0; 8192];
+        while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+            kept.extend_from_slice(buffer.get(..read).unwrap_or_default());
+            if kept.len() > 2 * SAID_MAX {
+                kept.drain(..kept.len() - SAID_MAX);
+            }
+        }
+    }
+    let from = kept.len().saturating_sub(SAID_MAX);
+    String::from_utf8_lossy(kept.get(from..).unwrap_or_default()).into_owned()
+}

@@ -1,0 +1,250 @@
+//! What the stages of one job share.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use vk_hub_proto::job::{ArtifactOutcome, CiJob};
+use vk_image::Lease;
+use vk_stage_core::{Kill, Plan, Stage, StageEnd};
+use vk_trace::Secrets;
+use vk_vm::Vm;
+use vk_vm::channel::Guest;
+use vk_vm::usage::HostUsage;
+
+use crate::context::{JobContext, StateSender};
+use crate::error::DriverError;
+use crate::guest_env::GuestEnv;
+use crate::output::Output;
+use crate::settings::{Settings, place};
+use crate::sources::Sourced;
+use crate::variables::{Own, Place, Variables};
+
+/// What the loop hears from inside.
+#[derive(Debug)]
+pub(crate) enum Inside {
+    /// An attempt of a stage ended.
+    Ended(Stage, u32, StageEnd),
+    /// The VM is gone.
+    VmDied(String),
+}
+
+/// Whether the ledger gave what was asked: none until it is known.
+pub(crate) type Granted = watch::Receiver<Option<Result<(), String>>>;
+
+/// One job.
+pub(crate) struct Job {
+    pub(crate) context: JobContext,
+    pub(crate) plan: Plan,
+    pub(crate) place: Place,
+    pub(crate) settings: Settings,
+    pub(crate) output: Output,
+    pub(crate) state: StateSender,
+    /// Files of the job that go with it.
+    pub(crate) work: PathBuf,
+    pub(crate) granted: Granted,
+    pub(crate) inside: mpsc::UnboundedSender<Inside>,
+    pub(crate) began: Instant,
+    /// Held while the VM is being ended, so that the end is waited for.
+    pub(crate) ending: tokio::sync::Mutex<()>,
+    shared: Mutex<Shared>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("id", &self.spec().job.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What changes while the job runs.
+pub(crate) struct Shared {
+    pub(crate) variables: Variables,
+    pub(crate) vm: Option<Vm>,
+    pub(crate) guest: Option<Guest>,
+    pub(crate) guest_env: Option<Arc<GuestEnv>>,
+    /// The image stays while this is held.
+    pub(crate) lease: Option<Lease>,
+    /// The checkout that goes on while the VM boots.
+    pub(crate) sourcing: Option<Sourcing>,
+    /// The sources are in the guest.
+    pub(crate) mounted: bool,
+    pub(crate) outcomes: Vec<ArtifactOutcome>,
+    /// What the VM's processes used.
+    pub(crate) used: Option<HostUsage>,
+}
+
+/// A checkout under way; dropping it ends it.
+pub(crate) struct Sourcing(pub(crate) JoinHandle<Result<Sourced, (bool, String)>>);
+
+impl Drop for Sourcing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How a running stage is told to stop.
+pub(crate) type StopWatch = watch::Receiver<Option<Kill>>;
+
+impl Job {
+    /// Sets a job up; nothing runs yet.
+    pub(crate) fn new(
+        context: JobContext,
+        state: StateSender,
+        granted: Granted,
+        inside: mpsc::UnboundedSender<Inside>,
+    ) -> Result<Job, DriverError> {
+        let spec = &context.spec;
+        let own = Own {
+            slot: context.plan.slot,
+            project_slot: context.plan.project_slot,
+        };
+        // The strategy is read before the place it decides on is known: no variable of a place
+        // says anything about a strategy.
+        let first = Variables::new(spec, &place(spec, crate::settings::Strategy::Fetch), own);
+        let read = |list: &Variables, name: &str| list.content(name).map(str::to_owned);
+        let settings = Settings::read(spec, |name| read(&first, name));
+        let place = place(spec, settings.strategy);
+        let variables = Variables::new(spec, &place, own);
+        let mut plan = Plan::new(spec, |name| read(&variables, name));
+        let mut warnings = context.plan.warnings.clone();
+        warnings.extend(settings.warnings.iter().cloned());
+        plan.warnings.splice(0..0, warnings);
+        let mut trace = vk_trace::Settings {
+            sections: spec.trace.sections,
+            limit_bytes: spec.trace.limit_bytes,
+            token_prefixes: spec.trace.mask_prefixes.clone(),
+            ..vk_trace::Settings::default()
+        };
+        match vk_trace::timestamps_wanted(variables.content("FF_TIMESTAMPS")) {
+            Ok(wanted) => trace.timestamps = wanted,
+            Err(_) => plan
+                .warnings
+                .push("FF_TIMESTAMPS: could not parse feature flag, expected bool".to_owned()),
+        }
+        let secrets = secrets(spec, &variables);
+        let path = context.dirs.job.join("output");
+        let output = Output::open(&path, &trace, secrets, state.clone())?;
+        let work = context.dirs.job.join("work");
+        let shared = Shared {
+            variables,
+            vm: None,
+            guest: None,
+            guest_env: None,
+            lease: None,
+            sourcing: None,
+            mounted: false,
+            outcomes: Vec::new(),
+            used: None,
+        };
+        Ok(Job {
+            plan,
+            place,
+            settings,
+            output,
+            state,
+            work,
+            granted,
+            inside,
+            began: Instant::now(),
+            ending: tokio::sync::Mutex::new(()),
+            shared: Mutex::new(shared),
+            context,
+        })
+    }
+
+    pub(crate) fn spec(&self) -> &CiJob {
+        &self.context.spec
+    }
+
+    pub(crate) fn output_path(&self) -> PathBuf {
+        self.context.dirs.job.join("output")
+    }
+
+    /// What changes; never held across an await.
+    pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The VM's agent.
+    pub(crate) fn guest(&self) -> Result<Guest, StageEnd> {
+        self.shared().guest.clone().ok_or_else(|| StageEnd::Failed {
+            class: vk_hub_proto::job::FailureClass::System,
+            message: "there is no VM".to_owned(),
+            transient: false,
+        })
+    }
+
+    /// Expands a text by the job's variables.
+    pub(crate) fn expand(&self, text: &str) -> String {
+        self.shared().variables.expand(text)
+    }
+
+    /// Whether the guest is no machine but a process, whose disks are directories.
+    pub(crate) fn is_process(&self) -> bool {
+        self.context.vmm.accelerator() == vk_vm::Accelerator::Host
+    }
+
+    /// What is being done, for display.
+    pub(crate) fn activity(&self, what: Option<&str>) {
+        self.state
+            .send_modify(|state| state.activity = what.map(str::to_owned));
+    }
+
+    /// Adds what a VM used: a job may have had several.
+    pub(crate) fn note_usage(&self, used: HostUsage) {
+        let mut shared = self.shared();
+        let before = shared.used.unwrap_or_default();
+        shared.used = Some(HostUsage {
+            cpu_ms: before.cpu_ms + used.cpu_ms,
+            peak_mem_bytes: before.peak_mem_bytes.max(used.peak_mem_bytes),
+        });
+    }
+
+    /// What its VMs used.
+    pub(crate) fn used(&self) -> Option<HostUsage> {
+        self.shared().used
+    }
+
+    /// A file of the job's.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.work.join(name)
+    }
+}
+
+/// What must not be seen (STAGE-24).
+fn secrets(spec: &CiJob, variables: &Variables) -> Secrets {
+    let mut secrets = Secrets::new();
+    for value in variables.masked() {
+        secrets.masked_variable(value);
+    }
+    secrets.token(spec.token.expose());
+    for dependency in &spec.dependencies {
+        secrets.token(dependency.token.expose());
+    }
+    for credential in &spec.registry_credentials {
+        secrets.registry(credential.password.expose());
+    }
+    secrets
+}
+
+/// Makes the directory of the job's own files, anew.
+pub(crate) fn make_work(work: &Path) -> Result<(), DriverError> {
+    use std::os::unix::fs::DirBuilderExt;
+    remove_work(work)?;
+    let made = std::fs::DirBuilder::new().mode(0o700).create(work);
+    made.map_err(DriverError::file("make", work))
+}
+
+/// Removes it.
+pub(crate) fn remove_work(work: &Path) -> Result<(), DriverError> {
+    match std::fs::remove_dir_all(work) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(DriverError::file("remove", work)(error))
+        }
+        _ => Ok(()),
+    }
+}

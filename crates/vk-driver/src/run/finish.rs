@@ -1,0 +1,80 @@
+//! A job's end: nothing runs on, the output is closed, the result is written.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use vk_hub_proto::job::{ArtifactOutcome, ArtifactState, JobResult, JobUsage};
+use vk_stage_core::End;
+
+use crate::error::DriverError;
+use crate::job::{Job, remove_work};
+use crate::marks::write_result;
+
+/// Reading what was used takes moments.
+const USAGE: Duration = Duration::from_secs(2);
+
+/// Ends the VM at once, if there is one, and notes what its processes used.
+pub(super) async fn end_vm(job: &Job) {
+    let _ending = job.ending.lock().await;
+    let vm = {
+        let mut shared = job.shared();
+        shared.guest = None;
+        shared.vm.take()
+    };
+    let Some(vm) = vm else { return };
+    let usage = timeout(USAGE, vm.usage()).await.ok().flatten();
+    // Nothing in it outlives the job: it need not write out its disks.
+    let stopped = vm.stop(Duration::ZERO).await;
+    if let Some(used) = usage.or(stopped.usage) {
+        job.note_usage(used);
+    }
+}
+
+/// Ends what is left, and records how the job ended.
+pub(super) async fn finish(job: &Job, end: &End) -> Result<JobResult, DriverError> {
+    job.shared().sourcing = None;
+    end_vm(job).await;
+    job.shared().lease = None;
+    if let Err(error) = remove_work(&job.work) {
+        tracing::error!(%error, "files of a job are left");
+    }
+    let line = end.line();
+    let text = line.to_string();
+    let closing = [super::shown(&line, &text)];
+    let output_len = job.output.finish(&job.output_path(), &closing)?;
+    let plan = &job.context.plan;
+    let used = job.used();
+    let has_vm = job.state.borrow().guest.is_some();
+    let wall = u64::try_from(job.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let result = JobResult {
+        failure: end.failure,
+        exit_code: end.exit_code,
+        message: end.message.clone(),
+        output_len,
+        artifacts: outcomes(job),
+        usage: Some(JobUsage {
+            wall_ms: wall,
+            cpu_ms: used.map(|used| used.cpu_ms),
+            peak_mem_bytes: used.map(|used| used.peak_mem_bytes),
+            cpus: has_vm.then_some(plan.cpus),
+            mem_mib: has_vm.then_some(plan.mem_mib),
+        }),
+    };
+    write_result(&job.context.dirs.job, &result)?;
+    job.state
+        .send_modify(|state| state.result = Some(result.clone()));
+    Ok(result)
+}
+
+/// One outcome for each artifact of the spec: what no stage came to was skipped.
+fn outcomes(job: &Job) -> Vec<ArtifactOutcome> {
+    let mut outcomes = std::mem::take(&mut job.shared().outcomes);
+    for spec in job.spec().artifacts.iter().skip(outcomes.len()) {
+        outcomes.push(ArtifactOutcome {
+            name: spec.name.clone(),
+            artifact_type: spec.artifact_type.clone(),
+            state: ArtifactState::Skipped,
+        });
+    }
+    outcomes
+}

@@ -1,0 +1,8 @@
+//! Scripts with the effect of gitlab-runner's bash shell (STAGE-13).
+
+mod compose;
+mod quote;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use compose::{Prologue, Shell, Wrapped, commands, is_exportable, notice, warning};

@@ -1,0 +1,202 @@
+//! The text of a script: exports, commands, and what is around them.
+
+use super::quote::{ansi_c, double, single};
+
+/// From here on the kernel takes no `NAME=value` string (its NUL counted).
+const KERNEL_STRING: usize = 128 * 1024;
+
+const GREEN: &str = "\x1b[32;1m";
+const YELLOW: &str = "\x1b[0;33m";
+const RESET: &str = "\x1b[0;m";
+
+/// The image's shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shell {
+    /// GNU bash.
+    Bash,
+    /// Another POSIX shell.
+    Sh,
+}
+
+impl Shell {
+    fn word(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Shell::Bash => ansi_c(bytes),
+            Shell::Sh => single(bytes),
+        }
+    }
+
+    /// A command that prints one line as it is. `echo` of a shell that is not bash may read
+    /// backslashes.
+    fn echo(self, text: &[u8]) -> Vec<u8> {
+        let print: &[u8] = match self {
+            Shell::Bash => b"echo ",
+            Shell::Sh => b"printf '%s\\n' ",
+        };
+        [print, &self.word(text)].concat()
+    }
+}
+
+/// A text in a colour of gitlab-runner's scripts.
+fn paint(colour: &str, text: &str) -> String {
+    format!("{colour}{text}{RESET}")
+}
+
+/// A bold green line, with its line break.
+pub(crate) fn notice(text: &str) -> String {
+    paint(GREEN, text) + "\n"
+}
+
+/// A yellow line, with its line break.
+pub(crate) fn warning(text: &str) -> String {
+    paint(YELLOW, text) + "\n"
+}
+
+/// What a script sees before its first command.
+#[derive(Debug)]
+pub(crate) struct Prologue<'a> {
+    /// The project's directory.
+    pub(crate) project_dir: &'a str,
+    /// The directory beside it, for file variables.
+    pub(crate) temp_dir: &'a str,
+    /// Names, values (a file variable's is its content) and whether it is a file, in order.
+    pub(crate) variables: Vec<(&'a str, &'a str, bool)>,
+}
+
+impl Prologue<'_> {
+    /// Exports in gitlab-runner's order, then what jobs wrote to `GITLAB_ENV`.
+    pub(crate) fn text(&self, shell: Shell) -> Vec<u8> {
+        let mut body = Vec::new();
+        let temp = double(self.temp_dir.as_bytes());
+        for (name, value, file) in &self.variables {
+            if !is_name(name) {
+                continue;
+            }
+            if *file {
+                let path = [&temp, b"/".as_slice(), name.as_bytes()].concat();
+                line(&mut body, &[b"mkdir -p \"", &temp, b"\""]);
+                let value = shell.word(value.as_bytes());
+                line(
+                    &mut body,
+                    &[b"printf '%s' ", &value, b" > \"", &path, b"\""],
+                );
+                line(
+                    &mut body,
+                    &[b"export ", name.as_bytes(), b"=\"", &path, b"\""],
+                );
+                continue;
+            }
+            // A larger one would keep every command from starting: the shell alone has it.
+            let export: &[u8] = if is_exportable(name, value) {
+                b"export "
+            } else {
+                b""
+            };
+            let value = shell.word(value.as_bytes());
+            line(&mut body, &[export, name.as_bytes(), b"=", &value]);
+        }
+        let env = format!("{}/gitlab_runner_env", self.temp_dir);
+        line(
+            &mut body,
+            &[b"export GITLAB_ENV=", &shell.word(env.as_bytes())],
+        );
+        let env = double(env.as_bytes());
+        line(&mut body, &[b"mkdir -p \"", &temp, b"\""]);
+        line(&mut body, &[b"touch \"", &env, b"\""]);
+        let read = b"while read -r line; do export \"$line\"; done < \"";
+        line(&mut body, &[read, &env, b"\""]);
+        body
+    }
+
+    /// The same, and into the project's directory.
+    pub(crate) fn text_in_project(&self, shell: Shell) -> Vec<u8> {
+        let mut body = self.text(shell);
+        line(
+            &mut body,
+            &[b"cd ", &shell.word(self.project_dir.as_bytes())],
+        );
+        body
+    }
+}
+
+/// Whether a variable may be in a command's environment (STAGE-35).
+pub(crate) fn is_exportable(name: &str, value: &str) -> bool {
+    name.len() + value.len() + 2 <= KERNEL_STRING && !value.contains('\0')
+}
+
+/// A shell's idea of a variable's name.
+pub(crate) fn is_name(name: &str) -> bool {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A step's commands, each after a line that shows it.
+pub(crate) fn commands(shell: Shell, lines: &[String]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for command in lines {
+        let command = command.trim();
+        let echo = match command.split_once('\n') {
+            _ if command.is_empty() => b"echo".to_vec(),
+            Some((first, _)) => {
+                let shown = format!("$ {first} # collapsed multi-line command");
+                shell.echo(paint(GREEN, &shown).as_bytes())
+            }
+            None => shell.echo(paint(GREEN, &format!("$ {command}")).as_bytes()),
+        };
+        line(&mut body, &[&echo]);
+        line(&mut body, &[command.as_bytes()]);
+    }
+    body
+}
+
+/// A whole script.
+#[derive(Debug)]
+pub(crate) struct Wrapped {
+    /// The image's shell.
+    pub(crate) shell: Shell,
+    /// `CI_DEBUG_TRACE`.
+    pub(crate) xtrace: bool,
+    /// What it does.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Wrapped {
+    /// A line that shows a notice, before what follows.
+    pub(crate) fn say(shell: Shell, text: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        line(&mut body, &[&shell.echo(paint(GREEN, text).as_bytes())]);
+        body
+    }
+
+    /// What the shell reads on its stdin. The body is one word, so that the shell has all of it
+    /// before it begins; its own stdin is empty; SIGTERM ends it without a word.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        let interpreter = match self.shell {
+            Shell::Bash => "bash",
+            Shell::Sh => "sh",
+        };
+        let mut text =
+            format!("#!/usr/bin/env {interpreter}\n\ntrap 'exit 1' TERM\n\n").into_bytes();
+        if self.xtrace {
+            text.extend_from_slice(b"set -o xtrace\n");
+        }
+        text.extend_from_slice(
+            b"case \"$(set -o)\" in *\"pipefail\"*) set -o pipefail;; esac; set -o errexit\n\
+              set +o noclobber\n",
+        );
+        let body = self.shell.word(&self.body);
+        line(
+            &mut text,
+            &[b"(trap 'exit 1' TERM; eval ", &body, b") < /dev/null"],
+        );
+        text.extend_from_slice(b"exit 0\n");
+        text
+    }
+}
+
+fn line(to: &mut Vec<u8>, parts: &[&[u8]]) {
+    for part in parts {
+        to.extend_from_slice(part);
+    }
+    to.push(b'\n');
+}

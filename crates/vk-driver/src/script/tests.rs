@@ -1,0 +1,230 @@
+//! Scripts, as text and run by real shells.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::compose::is_exportable;
+use super::{Prologue, Shell, Wrapped, commands};
+
+/// Runs a script as the guest's agent does: the shell reads it on stdin.
+fn run(shell: Shell, text: &[u8]) -> Output {
+    let program = match shell {
+        Shell::Bash => "bash",
+        Shell::Sh => "sh",
+    };
+    let mut child = Command::new(program)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let text = text.to_vec();
+    let feed = std::thread::spawn(move || {
+        // A script that ends early does not read the rest.
+        let _ = stdin.write_all(&text);
+    });
+    let output = child.wait_with_output().unwrap();
+    feed.join().unwrap();
+    output
+}
+
+fn script(shell: Shell, dir: &Path, variables: Vec<(&str, &str, bool)>, lines: &[&str]) -> Vec<u8> {
+    let project = dir.join("p");
+    fs::create_dir_all(&project).unwrap();
+    let project = project.to_str().unwrap().to_owned();
+    let temp = format!("{project}.tmp");
+    let prologue = Prologue {
+        project_dir: &project,
+        temp_dir: &temp,
+        variables,
+    };
+    let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+    let mut body = prologue.text_in_project(shell);
+    body.extend(commands(shell, &lines));
+    Wrapped {
+        shell,
+        xtrace: false,
+        body,
+    }
+    .text()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// STAGE-13: the recorded script of gitlab-runner, to the byte.
+#[test]
+fn a_bash_script_is_the_recorded_one() {
+    let prologue = Prologue {
+        project_dir: "/builds/g/p",
+        temp_dir: "/builds/g/p.tmp",
+        variables: vec![
+            ("FOO", "a b", false),
+            ("BAR", "x", false),
+            ("KEY", "s3cret\n", true),
+        ],
+    };
+    let lines = [
+        "echo hi".to_owned(),
+        "if true; then\n\techo yes\nfi\n".to_owned(),
+    ];
+    let mut body = prologue.text_in_project(Shell::Bash);
+    body.extend(commands(Shell::Bash, &lines));
+    let golden = "export FOO=$'a b'\nexport BAR=x\nmkdir -p \"/builds/g/p.tmp\"\n\
+        printf '%s' $'s3cret\\n' > \"/builds/g/p.tmp/KEY\"\nexport KEY=\"/builds/g/p.tmp/KEY\"\n\
+        export GITLAB_ENV=/builds/g/p.tmp/gitlab_runner_env\nmkdir -p \"/builds/g/p.tmp\"\n\
+        touch \"/builds/g/p.tmp/gitlab_runner_env\"\n\
+        while read -r line; do export \"$line\"; done < \"/builds/g/p.tmp/gitlab_runner_env\"\n\
+        cd /builds/g/p\necho $'\\x1b[32;1m$ echo hi\\x1b[0;m'\necho hi\n\
+        echo $'\\x1b[32;1m$ if true; then # collapsed multi-line command\\x1b[0;m'\n\
+        if true; then\n\techo yes\nfi\n";
+    assert_eq!(String::from_utf8(body.clone()).unwrap(), golden);
+    let text = Wrapped {
+        shell: Shell::Bash,
+        xtrace: false,
+        body,
+    }
+    .text();
+    let mut sum = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sum.stdin.take().unwrap().write_all(&text).unwrap();
+    let sum = printed(&sum.wait_with_output().unwrap());
+    let recorded = "cbf6a29f4e5a91607920337cf5ba40ded41935e200344d8964dd493a796cffe4";
+    assert!(
+        sum.starts_with(recorded),
+        "{sum}{}",
+        String::from_utf8_lossy(&text)
+    );
+}
+
+/// STAGE-13
+#[test]
+fn each_command_is_shown_and_run_in_one_shell() {
+    for shell in [Shell::Bash, Shell::Sh] {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = ["  echo 'a \\n b'  ", "", "X=kept", "echo $X\npwd", "cat"];
+        let output = run(shell, &script(shell, dir.path(), vec![], &lines));
+        let project = dir.path().join("p").display().to_string();
+        let expected = format!(
+            "\x1b[32;1m$ echo 'a \\n b'\x1b[0;m\n{}\n\n\x1b[32;1m$ X=kept\x1b[0;m\n\
+             \x1b[32;1m$ echo $X # collapsed multi-line command\x1b[0;m\nkept\n{project}\n\
+             \x1b[32;1m$ cat\x1b[0;m\n",
+            printed(
+                &Command::new(if shell == Shell::Bash { "bash" } else { "sh" })
+                    .args(["-c", "echo 'a \\n b'"])
+                    .output()
+                    .unwrap()
+            )
+            .trim_end_matches('\n'),
+        );
+        assert_eq!(printed(&output), expected, "{shell:?}");
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+/// STAGE-37
+#[test]
+fn the_first_failing_command_ends_the_script_with_its_code() {
+    for shell in [Shell::Bash, Shell::Sh] {
+        let dir = tempfile::tempdir().unwrap();
+        let text = script(
+            shell,
+            dir.path(),
+            vec![],
+            &["(exit 42)", "echo not reached"],
+        );
+        let output = run(shell, &text);
+        assert_eq!(output.status.code(), Some(42), "{shell:?}");
+        assert!(!printed(&output).contains("\nnot reached"));
+    }
+}
+
+#[test]
+fn a_pipe_fails_where_any_part_of_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(
+        Shell::Bash,
+        &script(Shell::Bash, dir.path(), vec![], &["(exit 3) | cat"]),
+    );
+    assert_eq!(output.status.code(), Some(3));
+}
+
+/// STAGE-13, STAGE-35
+#[test]
+fn variables_of_any_content_and_size_arrive_whole() {
+    let nasty = "a'b\"c\\d$HOME`id`\n\u{e9}\t\r\x01\x7f!*?[";
+    let huge = "x'\n".repeat(400 * 1024 / 3);
+    for shell in [Shell::Bash, Shell::Sh] {
+        let dir = tempfile::tempdir().unwrap();
+        let variables = vec![
+            ("NASTY", nasty, false),
+            ("NASTY_FILE", nasty, true),
+            ("HUGE", huge.as_str(), false),
+            ("HUGE_FILE", huge.as_str(), true),
+            ("not-a-name", "x", false),
+            ("EMPTY", "", false),
+        ];
+        let lines = [
+            "env printf %s \"$NASTY\" > nasty",
+            "printf %s \"$HUGE\" > huge",
+            "cat \"$NASTY_FILE\" > nasty_file",
+            "cat \"$HUGE_FILE\" > huge_file",
+            "env | grep -c '^EMPTY=$'",
+        ];
+        let output = run(shell, &script(shell, dir.path(), variables, &lines));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{shell:?}: {said}");
+        for (name, content) in [
+            ("nasty", nasty),
+            ("nasty_file", nasty),
+            ("huge", &huge),
+            ("huge_file", &huge),
+        ] {
+            let found = fs::read(dir.path().join("p").join(name)).unwrap();
+            assert!(found == content.as_bytes(), "{shell:?}: {name} differs");
+        }
+    }
+}
+
+#[test]
+fn what_a_job_wrote_to_gitlab_env_is_exported_next_time() {
+    for shell in [Shell::Bash, Shell::Sh] {
+        let dir = tempfile::tempdir().unwrap();
+        let first = script(shell, dir.path(), vec![], &["echo 'A=b c' >> $GITLAB_ENV"]);
+        assert!(run(shell, &first).status.success());
+        let second = script(shell, dir.path(), vec![], &["env | grep '^A='"]);
+        assert!(printed(&run(shell, &second)).ends_with("\nA=b c\n"));
+    }
+}
+
+/// STAGE-13: the text of the script must not show where bash is told to end.
+#[test]
+fn a_script_that_is_told_to_end_says_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = script(
+        Shell::Bash,
+        dir.path(),
+        vec![],
+        &["kill -TERM $$; sleep 0.2"],
+    );
+    let output = run(Shell::Bash, &text);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// STAGE-35
+#[test]
+fn a_string_the_kernel_would_refuse_is_not_exported() {
+    let fits = "x".repeat(128 * 1024 - 3);
+    assert!(is_exportable("A", &fits));
+    assert!(!is_exportable("AB", &fits));
+}

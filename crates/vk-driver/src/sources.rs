@@ -1,0 +1,138 @@
+//! A job's sources, made on the host beside the VM's boot.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vk_hub_proto::job::FailureClass;
+
+use crate::git::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, check_out};
+use crate::job::{Job, Sourcing};
+use crate::tree::write_image;
+
+/// The disk for the sources: larger than any tree, and sparse.
+pub(crate) const DISK_BYTES: u64 = 256 << 30;
+/// Its name.
+pub(crate) const DISK: &str = "sources";
+
+/// What was brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sourced {
+    /// None where the job wants no repository.
+    pub(crate) fetched: Option<Fetched>,
+}
+
+/// Makes room for the sources: a disk that is filled while the VM boots, or a directory.
+pub(crate) fn make_room(job: &Job) -> std::io::Result<()> {
+    let path = job.file(DISK);
+    if job.is_process() {
+        return match std::fs::create_dir(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        };
+    }
+    std::fs::File::create(&path)?.set_len(DISK_BYTES)
+}
+
+/// Begins to bring them.
+pub(crate) fn begin(job: &Arc<Job>, attempt: u32) -> Sourcing {
+    let job = Arc::clone(job);
+    Sourcing(tokio::spawn(async move { bring(&job, attempt).await }))
+}
+
+/// The failure's class, and its words.
+pub(crate) fn class(of_the_node: bool) -> FailureClass {
+    if of_the_node {
+        FailureClass::System
+    } else {
+        FailureClass::ExternalDependency
+    }
+}
+
+/// On an error: whether it is the node's own, and what happened.
+async fn bring(job: &Job, attempt: u32) -> Result<Sourced, (bool, String)> {
+    let root = if job.is_process() {
+        job.file(DISK)
+    } else {
+        job.file(&format!("tree-{attempt}"))
+    };
+    let below = job
+        .place
+        .project_dir
+        .strip_prefix(&job.place.builds_dir)
+        .unwrap_or_default();
+    let tree = root.join(below.trim_start_matches('/'));
+    let io = |error: std::io::Error| (true, format!("cannot make the job's tree: {error}"));
+    if attempt > 1 && tree.exists() {
+        std::fs::remove_dir_all(&tree).map_err(io)?;
+    }
+    std::fs::create_dir_all(&tree).map_err(io)?;
+    let fetched = if job.settings.strategy.has_sources() {
+        Some(fetch(job, &tree, attempt).await.map_err(|error| {
+            (
+                matches!(error, GitError::Start(_) | GitError::File { .. }),
+                error.to_string(),
+            )
+        })?)
+    } else {
+        None
+    };
+    if job.is_process() {
+        open_to_all(&root, &tree).map_err(io)?;
+    } else {
+        let disk = job.file(DISK);
+        let written = tokio::task::spawn_blocking(move || {
+            let written = write_image(&root, &disk);
+            // What is left of it goes with the job's directory.
+            let _ = std::fs::remove_dir_all(&root);
+            written
+        });
+        let written = written.await.map_err(|error| (true, error.to_string()))?;
+        written.map_err(|error| (true, error.to_string()))?;
+    }
+    Ok(Sourced { fetched })
+}
+
+async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Fetched, GitError> {
+    let spec = job.spec();
+    let sources = &spec.sources;
+    let git = HostGit::new(job.file("git-home"))?;
+    let private = job.file(&format!("credential-{attempt}"));
+    let credential = Credential::new(private, &sources.repo_url, &spec.token)?;
+    let ca = match &spec.server_ca_pem {
+        Some(pem) => {
+            let path = job.file("server-ca.pem");
+            std::fs::write(&path, pem).map_err(|source| GitError::File {
+                what: "write",
+                path: path.clone(),
+                source,
+            })?;
+            Some(path)
+        }
+        None => None,
+    };
+    let root = &job.context.dirs.mirrors;
+    let (server, project) = (&spec.server_url, spec.job.project_id);
+    let mirror = Mirror::open(root, git.clone(), server, project, sources.object_format).await?;
+    let fetched = mirror.fetch(sources, &credential, ca.as_deref()).await?;
+    drop(credential);
+    let wanted = Wanted {
+        sources,
+        fetched: &fetched,
+        checkout: job.settings.checkout,
+    };
+    check_out(&git, &mirror, wanted, tree).await?;
+    Ok(fetched)
+}
+
+/// The directories on the way to the tree, and the tree, for whichever user the scripts have.
+fn open_to_all(root: &Path, tree: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut path = tree;
+    loop {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+        match path.parent() {
+            Some(parent) if path != root => path = parent,
+            _ => return Ok(()),
+        }
+    }
+}

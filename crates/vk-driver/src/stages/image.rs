@@ -1,0 +1,110 @@
+//! The job's image, by the node's rules (SPEC-39).
+
+use vk_hub_proto::job::{FailureClass, PullPolicy as Wanted};
+use vk_image::{
+    Credential, Error, Keychain, Lease, Password, Platform, Progress, PullPolicy, Puller,
+};
+use vk_stage_core::StageEnd;
+use vk_trace::Line;
+
+use super::{failed, with_causes};
+use crate::job::Job;
+
+/// Holds the image, pulled where the policy says so.
+pub(super) async fn resolve(job: &Job) -> Result<Lease, StageEnd> {
+    let wanted = &job.spec().image;
+    let name = job.expand(&wanted.name);
+    let policies = wanted.pull_policy.iter().map(|policy| match policy {
+        Wanted::Always => PullPolicy::Always,
+        Wanted::IfNotPresent => PullPolicy::IfNotPresent,
+        Wanted::Never => PullPolicy::Never,
+    });
+    let policies: Vec<_> = policies.collect();
+    let configuration =
+        |error: &dyn std::error::Error| failed(FailureClass::Configuration, with_causes(error));
+    let choice = job.context.images.rules.resolve(&name, &policies);
+    let choice = choice.map_err(|error| configuration(&error))?;
+    let platform = match wanted.platform.as_deref().map(|text| job.expand(text)) {
+        Some(text) if !text.is_empty() => {
+            text.parse::<Platform>().map_err(|e| configuration(&e))?
+        }
+        _ => Platform::default(),
+    };
+    let shown = choice.reference.familiar();
+    job.output.line(Line::Plain(&format!(
+        "Using VM executor with image {shown} ..."
+    )));
+    let tried: Vec<_> = choice.policies.iter().map(ToString::to_string).collect();
+    let line = format!(
+        "Using effective pull policy of [{}] for image {shown}",
+        tried.join(" ")
+    );
+    job.output.line(Line::Plain(&line));
+    let config = vk_oci::Config {
+        keychain: keychain(job),
+        insecure: job
+            .context
+            .images
+            .insecure_registries
+            .iter()
+            .cloned()
+            .collect(),
+        ..vk_oci::Config::default()
+    };
+    let client = vk_oci::Client::new(config).map_err(|error| pull_failed(&Error::Pull(error)))?;
+    let puller = Puller::new(job.context.images.store.clone(), client, platform);
+    let progress = |progress: Progress| tell(job, progress);
+    let outcome = puller
+        .get(&choice.reference, &choice.policies, &progress)
+        .await;
+    let outcome = outcome.map_err(|error| pull_failed(&error))?;
+    let digest = outcome.lease.record().digest.to_string();
+    let how = if outcome.fetched {
+        "pulled"
+    } else {
+        "found on the node"
+    };
+    let line = format!("Using image {shown} with digest {digest}, {how}");
+    job.output.line(Line::Plain(&line));
+    Ok(outcome.lease)
+}
+
+fn tell(job: &Job, progress: Progress) {
+    match progress {
+        Progress::Pulling { image } => {
+            job.activity(Some("pulling the image"));
+            job.output
+                .line(Line::Plain(&format!("Pulling image {image} ...")));
+        }
+        Progress::Building { layers } => {
+            let line = format!("Making a disk of {layers} layers ...");
+            job.output.line(Line::Plain(&line));
+        }
+        Progress::NextPolicy { failed, why, next } => {
+            let line = format!("Failed to pull image with policy \"{failed}\": {why}");
+            job.output.line(Line::Warning(&line));
+            job.output
+                .line(Line::Plain(&format!("Trying \"{next}\" pull policy")));
+        }
+        _ => {}
+    }
+}
+
+/// FAIL-33: whatever it is, it is the image's.
+fn pull_failed(error: &Error) -> StageEnd {
+    StageEnd::Failed {
+        class: FailureClass::ImagePull,
+        message: with_causes(error),
+        transient: error.is_transient(),
+    }
+}
+
+fn keychain(job: &Job) -> Keychain {
+    let mut keychain = Keychain::default();
+    for credential in &job.spec().registry_credentials {
+        let password = Password::new(credential.password.expose().to_owned());
+        let username = credential.username.clone();
+        keychain.add(&credential.url, Credential { username, password });
+    }
+    keychain
+}

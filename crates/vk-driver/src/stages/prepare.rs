@@ -1,0 +1,204 @@
+//! prepare_executor: admission, image, boot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vk_guest_proto::MountRoot;
+use vk_hub_proto::dispatch::GuestSize;
+use vk_hub_proto::job::FailureClass;
+use vk_stage_core::StageEnd;
+use vk_trace::Line;
+use vk_vm::disk::create_scratch;
+use vk_vm::{Accelerator, Disk, Machine, Vm};
+
+use super::{failed, image, system, with_causes};
+use crate::guest_env::GuestEnv;
+use crate::job::{Inside, Job};
+use crate::sources;
+
+const IMAGE: &str = "image";
+const SCRATCH: &str = "scratch";
+
+pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
+    supported(job)?;
+    admitted(job).await?;
+    let image = image::resolve(job).await?;
+    let run = image.record().run.clone();
+    let image_disk = image.disk().to_owned();
+    job.shared().lease = Some(image);
+    if job.settings.strategy.has_sources() || job.shared().sourcing.is_none() {
+        sources::make_room(job).map_err(|error| system(format!("cannot make a disk: {error}")))?;
+        let sourcing = sources::begin(job, 1);
+        job.shared().sourcing = Some(sourcing);
+    }
+    let scratch = job.file(&format!("scratch-{attempt}"));
+    let made = create_scratch(&scratch, job.context.plan.disk_bytes).await;
+    made.map_err(|error| system(with_causes(&error)))?;
+    let disk = |role: &str, path, writable| Disk {
+        role: role.to_owned(),
+        path,
+        writable,
+    };
+    let machine = Machine {
+        directory: job.file(&format!("vm-{attempt}")),
+        cpus: job.context.plan.cpus,
+        memory: job.context.plan.mem_mib << 20,
+        disks: vec![
+            disk(IMAGE, image_disk, false),
+            disk(SCRATCH, scratch, true),
+            disk(sources::DISK, job.file(sources::DISK), false),
+        ],
+        boot_limit: job.context.boot_limit,
+    };
+    job.activity(Some("booting"));
+    let vm = job
+        .context
+        .vmm
+        .start(machine)
+        .await
+        .map_err(|error| system(with_causes(&error)))?;
+    booted(job, &vm);
+    set_up(job, &vm, &run).await?;
+    watch(job, vm);
+    job.activity(None);
+    Ok(())
+}
+
+/// What is asked for and not there is said, never left out silently.
+fn supported(job: &Job) -> Result<(), StageEnd> {
+    let services = &job.spec().services;
+    if !services.is_empty() {
+        let names: Vec<_> = services
+            .iter()
+            .map(|service| service.name.as_str())
+            .collect();
+        let message = format!(
+            "services are not supported by this node yet, and the job asks for {}",
+            names.join(", ")
+        );
+        return Err(failed(FailureClass::Configuration, message));
+    }
+    match &job.settings.unsupported {
+        Some(what) => Err(failed(FailureClass::Configuration, what)),
+        None => Ok(()),
+    }
+}
+
+/// Waits until the ledger has answered (ADM-34).
+async fn admitted(job: &Job) -> Result<(), StageEnd> {
+    let mut granted = job.granted.clone();
+    if granted.borrow().is_none() {
+        job.activity(Some("waiting for room on the node"));
+        job.output
+            .line(Line::Plain("Waiting for room on the node ..."));
+    }
+    let answer = granted
+        .wait_for(Option::is_some)
+        .await
+        .map(|answer| answer.clone());
+    match answer {
+        Ok(Some(Err(short))) => {
+            let message = format!("the node cannot give the job all it asks for: {short} is short");
+            Err(system(message))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => Err(system("nobody is left who could admit the job")),
+    }
+}
+
+fn booted(job: &Job, vm: &Vm) {
+    let boot = vm.boot();
+    let plan = &job.context.plan;
+    let line = format!(
+        "Booted a VM by {} under {} in {:.1} s: {} CPUs, {} MiB, kernel {}",
+        boot.vmm,
+        boot.accelerator,
+        boot.to_hello.as_secs_f32(),
+        plan.cpus,
+        plan.mem_mib,
+        boot.hello.kernel_release,
+    );
+    job.output.line(Line::Plain(&line));
+    if boot.accelerator == Accelerator::Tcg {
+        let slow = "this node has no KVM that works: every instruction of the job is emulated, \
+                    many times slower than on a processor";
+        job.output.line(Line::Warning(slow));
+    }
+    job.state.send_modify(|state| {
+        state.guest = Some(GuestSize {
+            cpus: plan.cpus,
+            mem_mib: plan.mem_mib,
+        });
+        state.boot_ms = u64::try_from(boot.to_hello.as_millis()).ok();
+        state.vmm = Some((boot.vmm.to_owned(), boot.accelerator.to_string()));
+    });
+}
+
+/// Root, name, clock; and what the image says of itself.
+async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), StageEnd> {
+    let volume = |role: &str| {
+        let missing = || system(format!("the VM has no disk {role}"));
+        vm.volume(role).cloned().ok_or_else(missing)
+    };
+    let root = MountRoot {
+        image: volume(IMAGE)?,
+        writable: volume(SCRATCH)?,
+    };
+    let guest = vm.guest();
+    guest.mount_root(root).await.map_err(system)?;
+    if !job.is_process() {
+        guest.set_hostname(&hostname(job)).await.map_err(system)?;
+        guest.set_clock().await.map_err(system)?;
+    }
+    let user = job.expand(job.spec().image.user.as_deref().unwrap_or_default());
+    let wanted = &job.spec().image.entrypoint;
+    let read = GuestEnv::read(guest, run, &user, wanted)
+        .await
+        .map_err(system)?;
+    job.shared().guest_env = Some(Arc::new(read));
+    Ok(())
+}
+
+/// `runner-<short token>-project-<id>-concurrent-<n>`, as gitlab-runner names its containers.
+pub(super) fn hostname(job: &Job) -> String {
+    let short = job
+        .shared()
+        .variables
+        .seen("CI_RUNNER_SHORT_TOKEN")
+        .unwrap_or_default();
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let short: String = short.chars().take(9).map(plain).collect();
+    let short = if short.is_empty() { "vk" } else { &short };
+    let (project, slot) = (job.spec().job.project_id, job.context.plan.slot);
+    format!(
+        "runner-{}-project-{project}-concurrent-{slot}",
+        short.trim_matches('-')
+    )
+}
+
+/// Keeps the VM, and tells when it is gone.
+fn watch(job: &Arc<Job>, vm: Vm) {
+    let guest = vm.guest().clone();
+    let mut shared = job.shared();
+    shared.guest = Some(guest.clone());
+    shared.vm = Some(vm);
+    drop(shared);
+    let inside = job.inside.clone();
+    tokio::spawn(async move {
+        let death = guest.death().await;
+        let message = match death.out_of_memory {
+            true => format!("{death} (the VM or its host ran out of memory)"),
+            false => death.to_string(),
+        };
+        // What runs in it hears of it first, and says how it ended there.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The job may be over.
+        let _ = inside.send(Inside::VmDied(message));
+    });
+}

@@ -1,0 +1,248 @@
+//! Scripts of the job, run in the guest.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vk_guest_proto::{Channel, EnvVar, Exec, ExecEnd, Opaque};
+use vk_hub_proto::job::{FailureClass, HookName};
+use vk_stage_core::{Kill, StageEnd};
+use vk_trace::{Kind, Line};
+use vk_vm::channel::{ExecEvent, ExecHandle, GuestError, Output as ExecOutput, Running};
+
+use super::{failed, system};
+use crate::guest_env::{DETECT, GuestEnv};
+use crate::job::{Job, StopWatch};
+use crate::script::{Prologue, Shell, Wrapped, commands};
+
+/// From SIGTERM to SIGKILL: a script that is told to stop has stopped within 2 s.
+const GRACE: Duration = Duration::from_millis(1500);
+/// Output is awaited this long where a process that the script left holds it.
+const DRAIN_MS: u32 = 1000;
+
+pub(super) async fn step(job: &Job, n: u32, stop: StopWatch) -> Result<(), StageEnd> {
+    let place = usize::try_from(n).ok().and_then(|n| job.plan.steps.get(n));
+    let step = place.and_then(|place| job.spec().steps.get(place.index));
+    let Some(step) = step else {
+        return Err(system(format!("the job has no step {n}")));
+    };
+    // A release's lines are gitlab-runner's own: it expands them (and a shell would, otherwise).
+    let lines: Vec<_> = match step.name.as_str() {
+        "release" => step.script.iter().map(|line| job.expand(line)).collect(),
+        _ => step.script.clone(),
+    };
+    run(job, stop, |shell| commands(shell, &lines)).await
+}
+
+pub(super) async fn after(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
+    let step = job
+        .spec()
+        .steps
+        .iter()
+        .find(|step| step.name == "after_script");
+    let lines = step.map(|step| step.script.clone()).unwrap_or_default();
+    run(job, stop, |shell| {
+        let mut body = Wrapped::say(shell, "Running after script...");
+        body.extend(commands(shell, &lines));
+        body
+    })
+    .await
+}
+
+/// A hook around the checkout, where the job has it (SPEC-58).
+pub(super) async fn hook(job: &Job, name: HookName, stop: StopWatch) -> Result<(), StageEnd> {
+    let hook = job.spec().hooks.iter().find(|hook| hook.name == name);
+    match hook {
+        Some(hook) if job.settings.strategy.has_sources() => {
+            run(job, stop, |shell| commands(shell, &hook.script)).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs a script to its end; a code that is not 0 is an error of that code.
+async fn run(
+    job: &Job,
+    stop: StopWatch,
+    body: impl FnOnce(Shell) -> Vec<u8>,
+) -> Result<(), StageEnd> {
+    let guest = job.guest()?;
+    let env = job.shared().guest_env.clone();
+    let env = env.ok_or_else(|| system("the guest was not set up"))?;
+    let Some((path, shell)) = env.shell.clone() else {
+        let message = "shell not found: the image has neither bash nor sh";
+        return Err(failed(FailureClass::Configuration, message));
+    };
+    let (text, exec) = compose(job, &env, &path, shell, body);
+    let running = guest.exec(exec).await.map_err(refused)?;
+    let end = follow(job, running, &text, stop).await.map_err(refused)?;
+    if end.oom_kills > 0 {
+        let line = format!(
+            "the VM ran out of memory ({} MiB): its kernel killed {} process(es) of the job",
+            job.context.plan.mem_mib, end.oom_kills
+        );
+        job.output.line(Line::Warning(&line));
+    }
+    match end.status.shell_code() {
+        0 => Ok(()),
+        code => Err(StageEnd::Exit(code)),
+    }
+}
+
+/// The script's text, and the command that reads it.
+fn compose(
+    job: &Job,
+    env: &Arc<GuestEnv>,
+    path: &str,
+    shell: Shell,
+    body: impl FnOnce(Shell) -> Vec<u8>,
+) -> (Vec<u8>, Exec) {
+    let shared = job.shared();
+    let variables: Vec<_> = shared.variables.exports().collect();
+    let temp = &job.place.temp_dir;
+    let mut strings = env.env.clone();
+    for (name, value, file) in &variables {
+        let value = if *file {
+            format!("{temp}/{name}")
+        } else {
+            (*value).to_owned()
+        };
+        if !name.is_empty() && !name.contains(['=', '\0']) && is_passed(name, &value) {
+            strings.push(((*name).to_owned(), value));
+        }
+    }
+    let prologue = Prologue {
+        project_dir: &job.place.project_dir,
+        temp_dir: temp,
+        variables,
+    };
+    let mut text = prologue.text_in_project(shell);
+    text.extend(body(shell));
+    let text = Wrapped {
+        shell,
+        xtrace: job.settings.debug_trace,
+        body: text,
+    }
+    .text();
+    let argv: Vec<Opaque> = match env.entrypoint.as_slice() {
+        [] => vec![path.as_bytes().into()],
+        entrypoint => {
+            let words = entrypoint
+                .iter()
+                .map(String::as_str)
+                .chain(["sh", "-c", DETECT]);
+            words.map(|word| word.as_bytes().into()).collect()
+        }
+    };
+    let exec = Exec {
+        argv,
+        env: environment(strings),
+        cwd: env.cwd.clone().into_bytes(),
+        create_cwd: true,
+        user: env.user.clone().into_bytes(),
+        umask: 0o022,
+        stdin: true,
+        merge_output: false,
+        kill_leftovers: true,
+        drain_ms: DRAIN_MS,
+    };
+    (text, exec)
+}
+
+fn is_passed(name: &str, value: &str) -> bool {
+    crate::script::is_exportable(name, value)
+}
+
+/// Of two of a name the last counts, and only it is passed.
+fn environment(strings: Vec<(String, String)>) -> Vec<EnvVar> {
+    let mut env: Vec<EnvVar> = Vec::with_capacity(strings.len());
+    let mut seen = std::collections::HashSet::new();
+    for (name, value) in strings.into_iter().rev() {
+        if seen.insert(name.clone()) {
+            env.push(EnvVar {
+                name: name.into_bytes(),
+                value: value.into_bytes().into(),
+            });
+        }
+    }
+    env.reverse();
+    env
+}
+
+/// Feeds the script, passes its output on, and stops it when told so.
+async fn follow(
+    job: &Job,
+    running: Running,
+    text: &[u8],
+    mut stop: StopWatch,
+) -> Result<ExecEnd, GuestError> {
+    let Running {
+        handle,
+        mut input,
+        output,
+    } = running;
+    let mut feed = pin!(async {
+        // A shell that ends early does not read all of its script.
+        let _ = input.write(text).await;
+        let _ = input.end().await;
+    });
+    let mut read = pin!(read(job, output));
+    let mut fed = false;
+    let mut told = true;
+    loop {
+        tokio::select! {
+            end = &mut read => return end,
+            () = &mut feed, if !fed => fed = true,
+            changed = stop.changed(), if told => match changed {
+                Ok(()) => stop_as_told(&handle, *stop.borrow_and_update()),
+                Err(_) => told = false,
+            },
+        }
+    }
+}
+
+async fn read(job: &Job, mut output: ExecOutput) -> Result<ExecEnd, GuestError> {
+    loop {
+        match output.next().await? {
+            ExecEvent::Started(_) => {}
+            ExecEvent::Output(channel, bytes) => {
+                let kind = match channel {
+                    Channel::Stderr => Kind::Stderr,
+                    Channel::Stdout | Channel::Content => Kind::Stdout,
+                };
+                job.output.guest(kind, &bytes);
+            }
+            ExecEvent::Ended(end) => return Ok(end),
+        }
+    }
+}
+
+/// Its answer comes when all is ended; the script's own end says so, too.
+fn stop_as_told(handle: &ExecHandle, how: Option<Kill>) {
+    let grace = match how {
+        Some(Kill::Term) => GRACE,
+        Some(Kill::Kill) => Duration::ZERO,
+        Some(Kill::Vm) | None => return,
+    };
+    let handle = handle.clone();
+    tokio::spawn(async move {
+        // One that has ended by itself is not found.
+        if let Err(error) = handle.kill(grace).await {
+            tracing::debug!(%error, "a script that was to be stopped");
+        }
+    });
+}
+
+/// An agent that refuses a command names the job's mistake, or the guest's lack.
+fn refused(error: GuestError) -> StageEnd {
+    use vk_guest_proto::FailureCode;
+    match &error {
+        GuestError::Refused { failure, .. } => match failure.code {
+            FailureCode::UnknownUser | FailureCode::NotFound | FailureCode::NotExecutable => {
+                failed(FailureClass::Configuration, &error)
+            }
+            _ => system(&error),
+        },
+        _ => system(&error),
+    }
+}

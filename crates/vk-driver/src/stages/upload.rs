@@ -1,0 +1,313 @@
+//! upload_artifacts_on_success and _on_failure.
+
+pub(super) mod notes;
+
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use gitlab_runner_api::artifacts::{ArtifactClient, Tried, Upload, UploadEnd};
+use tokio::io::AsyncWrite;
+use vk_guest_proto::TarOut;
+use vk_hub_proto::job::{
+    ArtifactFormat, ArtifactOutcome, ArtifactSpec, ArtifactState, FailureClass, When,
+};
+use vk_stage_core::StageEnd;
+
+use super::{failed, system, with_causes};
+use crate::archive::{PackError, Packed, file_name, pack};
+use crate::context::ArtifactsAt;
+use crate::job::Job;
+use crate::script::{notice, warning};
+use crate::variables::expand_word;
+
+/// Uploads what this end of the script wants (ART-15).
+pub(super) async fn run(job: &Job, success: bool) -> Result<(), StageEnd> {
+    let mut failure = None;
+    for (number, spec) in job.spec().artifacts.iter().enumerate() {
+        let unwanted = if success {
+            When::OnFailure
+        } else {
+            When::OnSuccess
+        };
+        let empty = spec.paths.is_empty() && spec.exclude.is_empty() && !spec.untracked;
+        let (state, end) = if failure.is_some() || spec.when == unwanted || empty {
+            (ArtifactState::Skipped, None)
+        } else {
+            job.output.say(&notice("Uploading artifacts..."));
+            one(job, spec, number).await
+        };
+        job.shared().outcomes.push(ArtifactOutcome {
+            name: spec.name.clone(),
+            artifact_type: spec.artifact_type.clone(),
+            state,
+        });
+        failure = failure.or(end);
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// What became of one artifact, and the stage's failure if it is one.
+async fn one(job: &Job, spec: &ArtifactSpec, number: usize) -> (ArtifactState, Option<StageEnd>) {
+    match archive_and_send(job, spec, number).await {
+        Ok(state) => (state, None),
+        Err((state, end)) => {
+            if let StageEnd::Failed { message, .. } = &end {
+                job.output
+                    .say(&format!("\x1b[31;1mERROR: {message}\x1b[0;m\n"));
+            }
+            (state, Some(end))
+        }
+    }
+}
+
+async fn archive_and_send(
+    job: &Job,
+    spec: &ArtifactSpec,
+    number: usize,
+) -> Result<ArtifactState, (ArtifactState, StageEnd)> {
+    let lost = |end| (ArtifactState::Failed, end);
+    let tar = job.file(&format!("artifact-{number}.tar"));
+    let archive = job.file(&format!("artifact-{number}"));
+    let found = select(job, spec, &tar).await?;
+    if !found {
+        job.output
+            .say("\x1b[31;1mERROR: No files to upload\x1b[0;m\n");
+        return Ok(ArtifactState::Skipped);
+    }
+    let (from, to, format) = (tar.clone(), archive.clone(), spec.format);
+    let packed = tokio::task::spawn_blocking(move || {
+        let packed = pack(&from, &to, format);
+        // Only the archive is of use now.
+        let _ = std::fs::remove_file(&from);
+        packed
+    });
+    let packed = packed.await.map_err(|error| lost(system(error)))?;
+    let packed = packed.map_err(|error| {
+        lost(match &error {
+            PackError::Unfit(_) => failed(FailureClass::Configuration, &error),
+            _ => system(with_causes(&error)),
+        })
+    })?;
+    match packed {
+        Packed::Nothing => {
+            job.output
+                .say("\x1b[31;1mERROR: No files to upload\x1b[0;m\n");
+            return Ok(ArtifactState::Skipped);
+        }
+        Packed::Bytes(bytes) if bytes > job.context.artifact_cap => {
+            return Err(too_large(bytes, job.context.artifact_cap));
+        }
+        Packed::Bytes(_) => {}
+    }
+    let base = word(job, &spec.name, "artifact name");
+    let name = file_name(&base, spec.format);
+    let sent = match &job.context.artifacts {
+        ArtifactsAt::Directory(dir) => keep(job, dir, &archive, &name),
+        ArtifactsAt::GitLab => send(job, spec, &archive, &name).await,
+    };
+    // What was sent is GitLab's; the job's disk is small.
+    let _ = std::fs::remove_file(&archive);
+    sent.map(|()| ArtifactState::Uploaded)
+}
+
+/// The guest's tar of what the patterns select; whether there was anything.
+async fn select(
+    job: &Job,
+    spec: &ArtifactSpec,
+    tar: &Path,
+) -> Result<bool, (ArtifactState, StageEnd)> {
+    let lost = |end| (ArtifactState::Failed, end);
+    let words = |all: &[String], what: &str| -> Vec<Vec<u8>> {
+        all.iter()
+            .map(|one| word(job, one, what).into_bytes())
+            .collect()
+    };
+    let request = TarOut {
+        root: job.place.project_dir.clone().into_bytes(),
+        paths: words(&spec.paths, "path"),
+        exclude: words(&spec.exclude, "exclude"),
+        untracked: spec.untracked,
+        list_only: false,
+    };
+    let file = tokio::fs::File::create(tar).await;
+    let file =
+        file.map_err(|error| lost(system(format!("cannot make {}: {error}", tar.display()))))?;
+    // A tar's own headers are the cap's to bear: a file has at least half a KiB of them.
+    let cap = job.context.artifact_cap.saturating_mul(4).max(1 << 20);
+    let sink = Capped {
+        inner: tokio::io::BufWriter::new(file),
+        left: cap,
+        over: false,
+    };
+    let mut sink = sink;
+    let guest = job.guest().map_err(lost)?;
+    let transfer = guest.tar_out(request, &mut sink).await;
+    let transfer = match transfer {
+        Err(_) if sink.over => return Err(too_large(cap, job.context.artifact_cap)),
+        other => other.map_err(|error| lost(system(error)))?,
+    };
+    for note in &transfer.notes {
+        job.output.say(&notes::text(note, &job.place.project_dir));
+    }
+    Ok(transfer.end.entries > 0)
+}
+
+fn too_large(bytes: u64, cap: u64) -> (ArtifactState, StageEnd) {
+    let message = format!(
+        "the artifacts have {bytes} bytes and more than the node's cap of {cap}: select less, or \
+         raise the cap"
+    );
+    (
+        ArtifactState::TooLarge,
+        failed(FailureClass::ExternalDependency, message),
+    )
+}
+
+/// A text with its variables; as it is, with a warning, where a shell would run something.
+fn word(job: &Job, text: &str, what: &str) -> String {
+    let expanded = {
+        let shared = job.shared();
+        expand_word(text, &|name: &str| {
+            shared.variables.seen(name).unwrap_or_default()
+        })
+    };
+    expanded.unwrap_or_else(|error| {
+        job.output
+            .say(&warning(&format!("WARNING: invalid {what}: {error}")));
+        text.to_owned()
+    })
+}
+
+async fn send(
+    job: &Job,
+    spec: &ArtifactSpec,
+    archive: &Path,
+    name: &str,
+) -> Result<(), (ArtifactState, StageEnd)> {
+    let external = |message: String| failed(FailureClass::ExternalDependency, message);
+    let client = client(job).map_err(|end| (ArtifactState::Failed, end))?;
+    let format = match spec.format {
+        ArtifactFormat::Zip => "zip",
+        ArtifactFormat::Gzip => "gzip",
+        ArtifactFormat::Raw => "raw",
+        ArtifactFormat::Zipzstd => "zipzstd",
+        ArtifactFormat::Tarzstd => "tarzstd",
+    };
+    let upload = Upload {
+        job: job.spec().job.id,
+        token: &job.spec().token,
+        file: archive,
+        file_name: name,
+        format,
+        artifact_type: &spec.artifact_type,
+        expire_in: &spec.expire_in,
+    };
+    let id = job.spec().job.id;
+    let kind = match spec.artifact_type.as_str() {
+        "" => "archive",
+        kind => kind,
+    };
+    let tell = |tried: &Tried| {
+        let line = format!(
+            "Uploading artifacts as \"{kind}\" to coordinator... {}  id={id}",
+            tried.message
+        );
+        match tried.status {
+            Some(201) => job.output.say(&format!("{line}\n")),
+            _ => job.output.say(&warning(&format!("WARNING: {line}"))),
+        }
+        if tried.again {
+            job.output.say(&warning("WARNING: Retrying..."));
+        }
+    };
+    job.activity(Some("uploading artifacts"));
+    let end = client.upload(&upload, tell).await;
+    job.activity(None);
+    match end {
+        UploadEnd::Uploaded => Ok(()),
+        UploadEnd::TooLarge => Err((
+            ArtifactState::TooLarge,
+            external("artifacts too large: GitLab takes none of this size (413)".to_owned()),
+        )),
+        UploadEnd::Failed(why) => Err((
+            ArtifactState::Failed,
+            external(format!(
+                "artifacts were not uploaded to {}: {why}",
+                job.spec().server_url
+            )),
+        )),
+    }
+}
+
+/// A client of the job's GitLab.
+pub(super) fn client(job: &Job) -> Result<ArtifactClient, StageEnd> {
+    let url = &job.spec().server_url;
+    let external = |why: String| failed(FailureClass::ExternalDependency, why);
+    let base = url.parse().map_err(|error| external(format!("{error}")))?;
+    let ca = job.spec().server_ca_pem.as_deref();
+    let client = ArtifactClient::new(base, ca, &job.context.node.version);
+    client.map_err(|error| external(with_causes(&error)))
+}
+
+/// Keeps an archive in a directory of this host.
+fn keep(
+    job: &Job,
+    dir: &Path,
+    archive: &Path,
+    name: &str,
+) -> Result<(), (ArtifactState, StageEnd)> {
+    let to = dir.join(job.spec().job.id.to_string());
+    let put = || {
+        std::fs::create_dir_all(&to)?;
+        std::fs::copy(archive, to.join(name))
+    };
+    match put() {
+        Ok(bytes) => {
+            let line = format!(
+                "Keeping artifacts as {} ({bytes} bytes)\n",
+                to.join(name).display()
+            );
+            job.output.say(&line);
+            Ok(())
+        }
+        Err(error) => {
+            let message = format!("cannot keep artifacts in {}: {error}", to.display());
+            Err((
+                ArtifactState::Failed,
+                failed(FailureClass::ExternalDependency, message),
+            ))
+        }
+    }
+}
+
+/// A sink that takes so many bytes and no more.
+struct Capped<W> {
+    inner: W,
+    left: u64,
+    over: bool,
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Capped<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        if bytes.len() as u64 > self.left {
+            self.over = true;
+            return Poll::Ready(Err(std::io::Error::other("more than may be uploaded")));
+        }
+        let written = std::task::ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
+        self.left -= written as u64;
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,8 @@
+//! A job's variables: which there are, in which order, and what they expand to.
+
+mod expand;
+mod list;
+mod shell_words;
+
+pub(crate) use list::{Own, Place, Variables};
+pub(crate) use shell_words::expand_word;
