@@ -3,6 +3,14 @@
 //!
 //! Read [`Input`], [`Record`] and [`Effect`] first. Enrolment, keys, signatures, steering commands
 //! and the bytes of output are the edge's; this crate must not know of them.
+//!
+//! The way of a job: `submit` makes it, `capacity` and `class` find it a node, `start` sends it and
+//! hears what became of that, `held` compares after every reconnect, `stored` and `output` follow
+//! its bytes, `finish` ends it, `settle` lets it go; `lost` and `session` watch who is silent.
+//! Kept state changes in `apply` alone, live and when opened.
+//!
+//! Affinity to nodes that have a job's built image (PLACE-30 to PLACE-38, PLACE-44) is not built:
+//! every job starts on its reservation, or by load.
 
 #![forbid(unsafe_code)]
 
