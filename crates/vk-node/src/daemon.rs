@@ -1,0 +1,14 @@
+//! The daemon: the task that owns the core, the thread that owns the journal, and what it runs on.
+
+mod act;
+mod actor;
+mod disk;
+mod sweep;
+mod top;
+
+pub use top::{DaemonError, Setup, run};
+
+/// How many jobs these records know a directory of.
+pub(crate) fn known_jobs(records: &[vk_node_core::Record]) -> usize {
+    sweep::known(records).len()
+}

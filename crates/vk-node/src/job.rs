@@ -1,0 +1,10 @@
+//! One job: its directory, the socket in it, its process, and the daemon's side of these.
+
+pub mod attend;
+pub mod closing;
+pub mod directory;
+pub mod process;
+mod serve;
+pub(crate) mod socket;
+pub mod spawn;
+pub mod wire;
