@@ -4,6 +4,8 @@ mod checkout;
 mod credential;
 mod host;
 mod mirror;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use checkout::{Wanted, check_out};
 pub(crate) use credential::Credential;

@@ -102,6 +102,10 @@ impl Driver {
         if effects.is_empty() {
             make_work(&self.job.work)?;
             self.header();
+            // What was told before the job began counts from its begin.
+            while let Ok(told) = control.try_recv() {
+                self.control(told)?;
+            }
             self.give(Input::Begin)?;
         } else {
             effects.into_iter().for_each(|effect| self.release(effect));

@@ -78,7 +78,7 @@ struct BootArguments {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum AcceleratorName {
+pub(crate) enum AcceleratorName {
     Kvm,
     Tcg,
 }

@@ -93,7 +93,7 @@ struct PullArguments {
 }
 
 /// `/var/lib/vk` for root, a user's own place for anyone else.
-fn default_state_dir() -> PathBuf {
+pub(crate) fn default_state_dir() -> PathBuf {
     let of = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)

@@ -4,6 +4,8 @@
 
 mod guest;
 mod image;
+mod job;
+mod node;
 mod start;
 
 use std::process::ExitCode;
@@ -25,12 +27,18 @@ enum Command {
     Guest(guest::Arguments),
     /// The images that jobs run in: import, list, pull, remove.
     Image(image::Arguments),
+    /// One job on this host, with no hub.
+    Job(job::Arguments),
+    /// This host as a node of a hub.
+    Node(node::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Guest(arguments) => guest::run(arguments),
         Command::Image(arguments) => image::run(arguments),
+        Command::Job(arguments) => job::run(arguments),
+        Command::Node(arguments) => node::run(arguments),
     };
     start::exit_code(outcome)
 }

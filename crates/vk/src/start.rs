@@ -17,14 +17,19 @@ pub(crate) const VERSION: &str = if cfg!(feature = "process-vmm") {
     env!("CARGO_PKG_VERSION")
 };
 
-/// Runs an async command. Only data goes to stdout; the log, at `VK_LOG` or warnings, to stderr.
-pub(crate) fn run_async<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+/// Begins the log, at `VK_LOG` or warnings, on stderr.
+pub(crate) fn log() {
     let filter = EnvFilter::try_from_env("VK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+}
+
+/// Runs an async command. Only data goes to stdout.
+pub(crate) fn run_async<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    log();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -77,7 +77,7 @@ pub(crate) fn pack(from: &Path, to: &Path, format: ArtifactFormat) -> Result<Pac
         ArtifactFormat::Zip => zip(tar, first, output, CompressionMethod::Deflated)?,
         ArtifactFormat::Zipzstd => zip(tar, first, output, CompressionMethod::Zstd)?,
         ArtifactFormat::Gzip => gzip(tar, first, output)?,
-        ArtifactFormat::Raw => raw(tar, first, output)?,
+        ArtifactFormat::Raw => raw(tar, &first, output)?,
         ArtifactFormat::Tarzstd => {
             drop(tar);
             let mut output = output;
@@ -201,7 +201,7 @@ fn gzip_text(text: &str) -> String {
 
 fn raw<R: Read, W: Write>(
     mut tar: Archive<R>,
-    first: Entry,
+    first: &Entry,
     mut output: W,
 ) -> Result<W, PackError> {
     if first.kind != Kind::File {

@@ -90,12 +90,18 @@ fn hide_mirror(path: &Path, mirror: &str, url: &str) -> Result<(), GitError> {
         return Ok(());
     }
     match fs::read_to_string(path) {
-        Ok(text) if text.contains(mirror) => {
-            fs::write(path, text.replace(mirror, url)).map_err(GitError::file("write", path))
+        // Git leaves the ending out in places.
+        Ok(text) if text.contains(stem(mirror)) => {
+            let text = text.replace(mirror, url).replace(stem(mirror), stem(url));
+            fs::write(path, text).map_err(GitError::file("write", path))
         }
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(GitError::file("read", path)(error))
         }
         _ => Ok(()),
     }
+}
+
+fn stem(url: &str) -> &str {
+    url.strip_suffix(".git").unwrap_or(url)
 }

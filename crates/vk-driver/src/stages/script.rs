@@ -74,8 +74,10 @@ async fn run(
         return Err(failed(FailureClass::Configuration, message));
     };
     let (text, exec) = compose(job, &env, &path, shell, body);
-    let running = guest.exec(exec).await.map_err(refused)?;
-    let end = follow(job, running, &text, stop).await.map_err(refused)?;
+    let running = guest.exec(exec).await.map_err(|error| refused(&error))?;
+    let end = follow(job, running, &text, stop)
+        .await
+        .map_err(|error| refused(&error))?;
     if end.oom_kills > 0 {
         let line = format!(
             "the VM ran out of memory ({} MiB): its kernel killed {} process(es) of the job",
@@ -234,15 +236,15 @@ fn stop_as_told(handle: &ExecHandle, how: Option<Kill>) {
 }
 
 /// An agent that refuses a command names the job's mistake, or the guest's lack.
-fn refused(error: GuestError) -> StageEnd {
+fn refused(error: &GuestError) -> StageEnd {
     use vk_guest_proto::FailureCode;
-    match &error {
+    match error {
         GuestError::Refused { failure, .. } => match failure.code {
             FailureCode::UnknownUser | FailureCode::NotFound | FailureCode::NotExecutable => {
-                failed(FailureClass::Configuration, &error)
+                failed(FailureClass::Configuration, error)
             }
-            _ => system(&error),
+            _ => system(error),
         },
-        _ => system(&error),
+        _ => system(error),
     }
 }

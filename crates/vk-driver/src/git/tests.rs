@@ -1,0 +1,273 @@
+//! The host's git against a server of the dumb HTTP protocol that wants the job's token.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+use vk_hub_proto::Secret;
+use vk_hub_proto::job::{ObjectFormat, Sources};
+
+use super::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, check_out};
+
+/// `gitlab-ci-token:the-token` in base64.
+const BASIC: &str = "Basic Z2l0bGFiLWNpLXRva2VuOnRoZS10b2tlbg==";
+
+fn git(dir: &Path, args: &[&str]) -> String {
+    let ran = Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
+        .args(args)
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.success(), "git {args:?}: {said}");
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+}
+
+/// A served repository, and what jobs make of it.
+struct World {
+    dir: TempDir,
+    url: String,
+    /// Requests without the token.
+    strangers: Arc<AtomicU32>,
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        git(&work, &["init", "-q", "-b", "main"]);
+        std::fs::write(work.join(".gitattributes"), "secret export-ignore\n").unwrap();
+        std::fs::write(work.join("secret"), "kept\n").unwrap();
+        std::fs::write(work.join("run.sh"), "#!/bin/sh\n").unwrap();
+        git(&work, &["add", "."]);
+        git(&work, &["update-index", "--chmod=+x", "run.sh"]);
+        for n in 0..5 {
+            git(
+                &work,
+                &["commit", "-q", "--allow-empty", "-m", &format!("c{n}")],
+            );
+        }
+        let bare = dir.path().join("g").join("p.git");
+        git(dir.path(), &["clone", "-q", "--bare", "work", "g/p.git"]);
+        let strangers = Arc::new(AtomicU32::new(0));
+        let port = serve(dir.path().to_owned(), Arc::clone(&strangers));
+        let world = World {
+            url: format!("http://127.0.0.1:{port}/g/p.git"),
+            dir,
+            strangers,
+        };
+        git(
+            &bare,
+            &["update-ref", "refs/pipelines/9", "refs/heads/main"],
+        );
+        git(&bare, &["update-server-info"]);
+        world
+    }
+
+    fn bare(&self) -> PathBuf {
+        self.dir.path().join("g/p.git")
+    }
+
+    fn sources(&self) -> Sources {
+        let job = crate::testing::job();
+        Sources {
+            repo_url: self.url.clone(),
+            sha: git(&self.bare(), &["rev-parse", "main"]),
+            refspecs: vec![
+                "+refs/pipelines/9:refs/pipelines/9".to_owned(),
+                "+refs/heads/main:refs/remotes/origin/main".to_owned(),
+            ],
+            depth: 2,
+            ..job.sources
+        }
+    }
+
+    async fn job(&self, sources: &Sources, token: &str, tree: &str) -> Result<Fetched, GitError> {
+        let path = |name: &str| self.dir.path().join(name);
+        let home = HostGit::new(path("home"))?;
+        let token = Secret::from(token);
+        let private = path(&format!("private-{tree}"));
+        let credential = Credential::new(private, &sources.repo_url, &token)?;
+        let server = "http://gitlab.example.com";
+        let mirrors = path("mirrors");
+        let format = ObjectFormat::Sha1;
+        let mirror = Mirror::open(&mirrors, home.clone(), server, 3, format).await?;
+        let fetched = mirror.fetch(sources, &credential, None).await?;
+        let wanted = Wanted {
+            sources,
+            fetched: &fetched,
+            checkout: true,
+        };
+        check_out(&home, &mirror, wanted, &path(tree)).await?;
+        Ok(fetched)
+    }
+
+    /// Everything below the mirrors and a tree, as text.
+    fn all_text(&self, names: &[&str]) -> String {
+        let mut text = String::new();
+        let mut left: Vec<_> = names
+            .iter()
+            .map(|name| self.dir.path().join(name))
+            .collect();
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                left.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            } else {
+                text.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap()));
+            }
+        }
+        text
+    }
+}
+
+/// Serves files below `root` to whoever brings the token.
+fn serve(root: PathBuf, strangers: Arc<AtomicU32>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A client that goes away is no matter.
+            let _ = answer(&root, stream.unwrap(), &strangers);
+        }
+    });
+    port
+}
+
+fn answer(root: &Path, stream: TcpStream, strangers: &AtomicU32) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    let mut allowed = false;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if line.trim().is_empty() {
+            break;
+        }
+        allowed |= line.trim() == format!("Authorization: {BASIC}");
+    }
+    let path = first.split_whitespace().nth(1).unwrap_or_default();
+    let path = path.split('?').next().unwrap_or_default();
+    let mut stream = stream;
+    if !allowed {
+        strangers.fetch_add(1, Ordering::Relaxed);
+        let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"GitLab\"\r\n";
+        return write!(
+            stream,
+            "{head}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
+    match std::fs::read(root.join(path.trim_start_matches('/'))) {
+        Ok(body) => {
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            )?;
+            stream.write_all(&body)
+        }
+        Err(_) => {
+            let head = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n";
+            write!(stream, "{head}Connection: close\r\n\r\n")
+        }
+    }
+}
+
+/// STAGE-06, STAGE-08, SPEC-22
+#[tokio::test]
+async fn a_job_gets_its_tree_as_shallow_as_asked_and_without_its_token() {
+    let world = World::new();
+    let sources = world.sources();
+    let fetched = world.job(&sources, "the-token", "tree").await.unwrap();
+    assert!(!fetched.by_branch);
+    assert!(
+        world.strangers.load(Ordering::Relaxed) > 0,
+        "no credential was asked for"
+    );
+    let tree = world.dir.path().join("tree");
+    assert_eq!(
+        std::fs::read_to_string(tree.join("secret")).unwrap(),
+        "kept\n"
+    );
+    assert_eq!(git(&tree, &["rev-parse", "HEAD"]), sources.sha);
+    assert_eq!(git(&tree, &["rev-list", "--count", "HEAD"]), "2");
+    assert_eq!(git(&tree, &["remote", "get-url", "origin"]), world.url);
+    assert_eq!(git(&tree, &["status", "--porcelain"]), "");
+    let refs = git(&tree, &["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(refs, "refs/pipelines/9\nrefs/remotes/origin/main");
+    let text = world.all_text(&["tree", "mirrors"]);
+    assert!(!text.contains("the-token"), "the token was left somewhere");
+    let text = world.all_text(&["tree"]);
+    assert!(!text.contains("mirrors/"), "the tree names the mirror");
+    assert!(!world.dir.path().join("private-tree").exists());
+}
+
+#[tokio::test]
+async fn a_second_job_fetches_with_its_own_token_before_the_mirror_serves_it() {
+    let world = World::new();
+    let sources = world.sources();
+    world.job(&sources, "the-token", "one").await.unwrap();
+    let error = world.job(&sources, "another", "two").await.unwrap_err();
+    assert!(
+        error.to_string().contains("fetch the repository"),
+        "{error}"
+    );
+    assert!(!world.dir.path().join("two").exists());
+    let full = Sources {
+        depth: 0,
+        ..sources
+    };
+    world.job(&full, "the-token", "three").await.unwrap();
+    let tree = world.dir.path().join("three");
+    assert_eq!(git(&tree, &["rev-list", "--count", "HEAD"]), "5");
+}
+
+/// STAGE-38
+#[tokio::test]
+async fn a_pipelines_ref_that_is_gone_is_replaced_by_its_branch() {
+    let world = World::new();
+    let sources = world.sources();
+    git(&world.bare(), &["update-ref", "-d", "refs/pipelines/9"]);
+    git(&world.bare(), &["update-server-info"]);
+    let fetched = world.job(&sources, "the-token", "tree").await.unwrap();
+    assert!(fetched.by_branch);
+    let tree = world.dir.path().join("tree");
+    assert_eq!(git(&tree, &["rev-parse", "HEAD"]), sources.sha);
+    let elsewhere = Sources {
+        sha: "1".repeat(40),
+        ..sources
+    };
+    let error = world
+        .job(&elsewhere, "the-token", "none")
+        .await
+        .unwrap_err();
+    assert!(matches!(error, GitError::NoCommit { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_spec_could_smuggle_in_is_refused() {
+    let world = World::new();
+    let good = world.sources();
+    let bad = |change: fn(&mut Sources)| {
+        let mut sources = good.clone();
+        change(&mut sources);
+        sources
+    };
+    for sources in [
+        bad(|of| of.sha = "--upload-pack=x".to_owned()),
+        bad(|of| of.refspecs = vec!["--upload-pack=id".to_owned()]),
+        bad(|of| of.refspecs = vec!["refs/heads/a b:refs/heads/x".to_owned()]),
+        bad(|of| of.repo_url = "ext::sh -c id".to_owned()),
+        bad(|of| of.repo_url = "file:///etc".to_owned()),
+    ] {
+        let error = world.job(&sources, "the-token", "tree").await.unwrap_err();
+        assert!(matches!(error, GitError::Spec { .. }), "{error}");
+    }
+}

@@ -1,0 +1,177 @@
+//! `vk node …`: this host as a node of a hub.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use vk_hub_client::{EnrolmentToken, HubUrl};
+use vk_node::config::Config;
+use vk_node::join::{Join, join};
+use vk_node::state_dir::{StateDir, StateDirError};
+
+use crate::start::run_async;
+
+mod driver;
+mod run;
+mod show;
+mod vmm;
+
+/// The exit code where another process has the state directory.
+const LOCKED: u8 = 75;
+/// A token or CA at most.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// Arguments of `vk node`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Join a hub: make a key and have the hub pin it.
+    Join(JoinArguments),
+    /// Run this host's jobs until a SIGTERM; jobs outlive it.
+    Run(Place),
+    /// Show the jobs of this host: those it has, and the last ones it had.
+    Jobs(ShowArguments),
+    /// Show how this node stands.
+    Status(ShowArguments),
+    /// One job's process.
+    #[command(hide = true)]
+    Job {
+        /// The job's directory.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// The configuration; $VK_CONFIG, ~/.config/vk/config.toml or /etc/vk/config.toml where not
+    /// given.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where this host keeps its state, in the place of the configuration's.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct JoinArguments {
+    /// The hub, such as https://hub.example.com:8443.
+    hub: HubUrl,
+    /// `-`: read the enrolment token from standard input.
+    #[arg(long, value_name = "-", required_unless_present = "token_file")]
+    token: Option<String>,
+    /// Read the enrolment token from this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+    /// Trust this CA (PEM) instead of the one that the token names.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Leave the hub that this node joined before.
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+struct ShowArguments {
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Place {
+    fn config(&self) -> anyhow::Result<Config> {
+        let mut config = Config::read(self.config.as_deref())?;
+        if let Some(dir) = &self.state_dir {
+            config.state_dir = std::path::absolute(dir)?;
+        }
+        Ok(config)
+    }
+
+    fn state(&self) -> anyhow::Result<StateDir> {
+        Ok(StateDir::open(&self.config()?.state_dir)?)
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let done = match arguments.command {
+        Command::Join(arguments) => run_async(run_join(arguments)),
+        Command::Run(place) => run_async(async move { run::run(place.config()?).await }),
+        Command::Jobs(arguments) => run_async(async move {
+            let state = arguments.place.state()?;
+            show::jobs(&state, arguments.json).await
+        }),
+        Command::Status(arguments) => run_async(async move {
+            let state = arguments.place.state()?;
+            show::status(&state, arguments.json).await
+        }),
+        Command::Job { dir } => run::job(&dir),
+    };
+    match done {
+        Err(error) if is_locked(&error) => {
+            // With nowhere to write to there is nothing left to do.
+            let text = format_args!("vk: {error:#}\n");
+            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), text);
+            Ok(ExitCode::from(LOCKED))
+        }
+        done => done.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn is_locked(error: &anyhow::Error) -> bool {
+    let locked = |cause: &StateDirError| matches!(cause, StateDirError::Locked { .. });
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref().is_some_and(locked))
+}
+
+async fn run_join(arguments: JoinArguments) -> anyhow::Result<()> {
+    let token = match (arguments.token.as_deref(), &arguments.token_file) {
+        (Some("-"), _) => {
+            use std::io::Read as _;
+            let mut text = String::new();
+            std::io::stdin()
+                .take(FILE_BYTES)
+                .read_to_string(&mut text)
+                .context("cannot read the enrolment token from standard input")?;
+            text
+        }
+        (Some(_), _) => bail!(
+            "a token in an argument can be read by everybody on this host: give `--token -` or \
+             --token-file"
+        ),
+        (None, Some(file)) => read(file)?,
+        (None, None) => bail!("give the enrolment token with `--token -` or --token-file"),
+    };
+    let token: EnrolmentToken = token.parse()?;
+    let ca = arguments.ca.as_deref().map(read).transpose()?;
+    let state = arguments.place.state()?;
+    let node = join(
+        &state,
+        Join {
+            hub: arguments.hub.clone(),
+            token: &token,
+            ca: ca.map(String::into_bytes),
+            replace: arguments.replace,
+        },
+    )
+    .await?;
+    show::line(format_args!("joined {} as node {node}", arguments.hub))
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(file)
+        .and_then(|opened| opened.take(FILE_BYTES).read_to_string(&mut text))
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(text)
+}

@@ -1,0 +1,57 @@
+//! `vk node run`, and the job processes it starts.
+
+use std::path::Path;
+
+use anyhow::Context;
+use vk_hub_proto::NodeId;
+use vk_hub_proto::node_session::Versions;
+use vk_kill::KillPoints;
+use vk_node::config::Config;
+use vk_node::daemon::{self, Setup};
+use vk_node::job::process;
+use vk_node::job::spawn::JobProgram;
+use vk_node::state_dir::StateDir;
+
+use super::driver::Driver;
+use super::vmm::JobSettings;
+use crate::start::VERSION;
+
+/// Runs the daemon.
+pub(super) async fn run(config: Config) -> anyhow::Result<()> {
+    let state = StateDir::open(&config.state_dir)?;
+    let lock = state.lock()?;
+    let kill = KillPoints::from_env()?;
+    let enrolment = state.enrolment().load::<NodeId>()?.with_context(|| {
+        let state = state.root().display();
+        format!("the node on {state} has joined no hub: run `vk node join` first")
+    })?;
+    let settings = JobSettings::of(&config, state.root());
+    // Where VMs cannot be started no job is taken.
+    settings.vmm().await.context("cannot start VMs here")?;
+    let versions = Versions {
+        vk: VERSION.to_owned(),
+        guest_kernel: None,
+        config_hash: config.hash.clone(),
+        vk_sha256: None,
+    };
+    let setup = Setup {
+        config,
+        state,
+        lock,
+        enrolment,
+        program: JobProgram::own(&["node", "job"])?,
+        settings: serde_json::to_value(settings)?,
+        versions,
+        kill,
+    };
+    Ok(Box::pin(daemon::run(setup)).await?)
+}
+
+/// Runs one job's process.
+pub(super) fn job(dir: &Path) -> anyhow::Result<()> {
+    process::run(dir, || {
+        crate::start::log();
+        Ok(Box::new(Driver))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What a node's jobs run in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use vk_node::config::Config;
+use vk_vm::accelerator::{PROBE_LIMIT, probe};
+use vk_vm::bundle::find;
+use vk_vm::confine::{Confinement, Walls};
+use vk_vm::qemu::{Qemu, QemuSettings};
+use vk_vm::{Accelerator, Vmm};
+
+/// What the daemon leaves for its job processes: the configuration they were started under, without
+/// secrets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct JobSettings {
+    pub(super) state_dir: PathBuf,
+    pub(super) image: Option<String>,
+    pub(super) insecure_registries: Vec<String>,
+    pub(super) boot_timeout_secs: u64,
+    bundle: Option<PathBuf>,
+    unconfined: bool,
+    process_agent: Option<PathBuf>,
+}
+
+impl JobSettings {
+    /// As configured; `state_dir` as it was opened.
+    pub(super) fn of(config: &Config, state_dir: &Path) -> JobSettings {
+        JobSettings {
+            state_dir: state_dir.to_owned(),
+            image: config.image.clone(),
+            insecure_registries: config.insecure_registries.clone(),
+            boot_timeout_secs: config.vm.boot_timeout.as_secs(),
+            bundle: config.vm.bundle.clone(),
+            unconfined: config.vm.unconfined,
+            process_agent: config.vm.process_agent.clone(),
+        }
+    }
+
+    /// Makes ready to start VMs. What is found out about KVM is remembered in the state directory,
+    /// so that the daemon's start asks and its jobs do not.
+    pub(super) async fn vmm(&self) -> anyhow::Result<Arc<dyn Vmm>> {
+        let walls = if self.unconfined {
+            Walls::Off
+        } else {
+            Walls::Required
+        };
+        let confinement = Confinement {
+            walls,
+            ..Confinement::default()
+        };
+        if let Some(agent) = &self.process_agent {
+            return self.process_vmm(agent, confinement);
+        }
+        let bundle = match &self.bundle {
+            Some(bundle) => bundle.clone(),
+            None => find().context(
+                "no boot bundle: name it as executor.vm.bundle, or make one with `vk guest pack`",
+            )?,
+        };
+        let mut settings = QemuSettings::new(bundle, confinement, Accelerator::Tcg);
+        let scratch = tempfile::Builder::new().prefix("vk-probe-").tempdir()?;
+        let memory = self.state_dir.join("kvm.json");
+        let kvm = probe(&settings, &memory, scratch.path(), PROBE_LIMIT).await?;
+        if let Some(warning) = kvm.warning(&settings.kvm) {
+            tracing::warn!("{warning}");
+        }
+        settings.accelerator = kvm.accelerator();
+        Ok(Arc::new(Qemu::prepare(settings).await?))
+    }
+
+    #[cfg(feature = "process-vmm")]
+    fn process_vmm(&self, agent: &Path, confinement: Confinement) -> anyhow::Result<Arc<dyn Vmm>> {
+        use vk_vm::process::{ProcessSettings, ProcessVmm, allowed_by_environment};
+        let settings = ProcessSettings {
+            agent: agent.to_owned(),
+            confinement,
+            cache: self.state_dir.join("extracted"),
+            allowed: allowed_by_environment(),
+        };
+        Ok(Arc::new(ProcessVmm::prepare(settings)?))
+    }
+
+    #[cfg(not(feature = "process-vmm"))]
+    #[allow(clippy::needless_pass_by_value, reason = "as the other build's")]
+    fn process_vmm(&self, _: &Path, _: Confinement) -> anyhow::Result<Arc<dyn Vmm>> {
+        anyhow::bail!(
+            "executor.vm.process_agent is for tests alone, and this program was built without \
+             process-vmm: leave it out"
+        )
+    }
+}
