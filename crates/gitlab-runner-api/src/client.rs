@@ -253,7 +253,13 @@ async fn exchange(request: RequestBuilder) -> (Outcome, Vec<u8>) {
         Ok(response) => response,
         Err(error) => {
             let sent = !error.is_connect() && !error.is_builder();
-            return (Outcome { sent, ..failed(&chain(&error)) }, Vec::new());
+            return (
+                Outcome {
+                    sent,
+                    ..failed(&chain(&error))
+                },
+                Vec::new(),
+            );
         }
     };
     let status = response.status().as_u16();
@@ -275,7 +281,13 @@ async fn exchange(request: RequestBuilder) -> (Outcome, Vec<u8>) {
                 body,
             )
         }
-        Err(why) => (Outcome { sent: true, ..failed(&why) }, Vec::new()),
+        Err(why) => (
+            Outcome {
+                sent: true,
+                ..failed(&why)
+            },
+            Vec::new(),
+        ),
     }
 }
 

@@ -5,4 +5,18 @@
 
 #![forbid(unsafe_code)]
 
+mod cli;
+mod clock;
+pub mod config;
+pub mod edge;
+mod enrol;
+mod jobs;
+mod log_lines;
+mod run;
+mod start;
+pub mod state;
+mod system_id;
 pub mod translate;
+
+pub use cli::Cli;
+pub use run::run;

@@ -1,0 +1,72 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Takes jobs from GitLab when the fleet has room for them, and writes their traces and states.
+#[derive(Debug, Parser)]
+#[command(name = "vk-gitlab", version, after_help = EXAMPLES)]
+pub struct Cli {
+    /// Which log lines are written, as RUST_LOG has them.
+    #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
+    pub log_level: String,
+    /// Log lines as JSON.
+    #[arg(long, global = true)]
+    pub log_json: bool,
+    /// The configuration.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FILE",
+        default_value = "/etc/vk-gitlab/config.toml"
+    )]
+    pub config: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vk-hub token create --kind gitlab | vk-gitlab join https://hub.example.com:8443 --token -
+  vk-gitlab verify                 does GitLab take each runner's token?
+  vk-gitlab run                    until SIGTERM, which drains; a second one ends it at once
+
+Jobs that run are never touched by a restart: they go on where they were.
+Exit status: 0 done, 1 failed or refused, 2 the arguments make no sense.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Take jobs until told to stop.
+    Run,
+    /// Ask GitLab about every runner's token, and print what it says.
+    Verify,
+    /// Check the configuration and the files it names.
+    ConfigCheck,
+    /// The jobs in the state files.
+    Jobs {
+        /// As JSON, without their secrets.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Enrol with a hub: its CA is trusted from then on, and no other.
+    Join {
+        /// The hub: https://host[:port].
+        hub: String,
+        /// The enrolment token; `-` reads it from standard input, where no list of processes
+        /// shows it.
+        #[arg(long, value_name = "TOKEN")]
+        token: String,
+        /// Trust this CA instead of the one that the token names.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// Enrol again although this daemon is enrolled.
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Forget the hub: delete key, CA and enrolment.
+    Leave,
+}

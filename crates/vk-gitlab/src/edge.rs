@@ -1,0 +1,14 @@
+//! The loop that drives the cores: one task owns them and the state files' contents; requests run
+//! in tasks of their own and come back as events.
+//!
+//! A step that keeps something waits for its runner's state file; many steps share one write.
+
+mod calls;
+mod daemon;
+mod effects;
+mod gitlab;
+mod hub;
+mod runner;
+
+pub use daemon::{Daemon, Ended};
+pub use runner::RunnerEdge;

@@ -1,0 +1,26 @@
+//! What comes back to the loop.
+
+use std::sync::Arc;
+
+use vk_gitlab_core::HubFailure;
+use vk_gitlab_core::acquire;
+use vk_gitlab_core::job::{self, CallId, OutputRead};
+
+/// Something happened.
+pub(super) enum Event {
+    /// For a runner's acquire core.
+    Acquire(usize, acquire::Input),
+    /// For a job's core.
+    Job(u64, job::Input),
+    /// Output was fetched for a job.
+    Fetched {
+        key: u64,
+        call: CallId,
+        offset: u64,
+        answer: Result<(OutputRead, Arc<[u8]>), HubFailure>,
+    },
+    /// A runner's number is known now.
+    RunnerId(usize, u64),
+    /// State files were written, or not.
+    Written(Result<(), (usize, String)>),
+}

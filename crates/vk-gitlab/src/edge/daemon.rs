@@ -1,0 +1,522 @@
+//! The loop itself.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use vk_gitlab_core::acquire;
+use vk_gitlab_core::job::{self, Job, JobRecord};
+use vk_gitlab_core::slots::{RunnerIndex, Slots};
+use vk_hub_client::api::Client as HubClient;
+use vk_hub_proto::RelayId;
+use vk_kill::KillPoints;
+use vk_step::{Core as _, Now, OpenError};
+
+use super::calls::Event;
+use super::effects::Effects;
+use super::runner::{JobEdge, RunnerEdge};
+use crate::clock::unix_now;
+
+/// Events taken in a row before state is written.
+const EVENTS: usize = 256;
+
+/// An effect of one of the cores.
+#[derive(Clone, Debug)]
+pub(super) enum Effect {
+    Acquire(usize, acquire::Effect),
+    Job(u64, job::Effect),
+}
+
+/// A step that waits for its runner's file.
+struct Step {
+    /// Whose records it has: the runner, and the job.
+    kept: Option<(usize, u64)>,
+    records: Vec<job::Record>,
+    effects: Vec<Effect>,
+}
+
+/// How the daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// No job was left.
+    Drained,
+    /// Jobs are recorded and go on with the next start.
+    JobsLeft(usize),
+}
+
+/// The daemon's loop.
+pub struct Daemon {
+    pub(super) relay: RelayId,
+    pub(super) hub: Arc<HubClient>,
+    pub(super) hub_url: String,
+    pub(super) place_within_secs: u32,
+    pub(super) runners: Vec<RunnerEdge>,
+    pub(super) jobs: BTreeMap<u64, JobEdge>,
+    pub(super) slots: Slots,
+    pub(super) next_key: u64,
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    inbox: mpsc::UnboundedReceiver<Event>,
+    kill: KillPoints,
+    origin: Instant,
+    gathering: VecDeque<Step>,
+    writing: Option<VecDeque<Step>>,
+    drained: BTreeSet<usize>,
+}
+
+impl Daemon {
+    /// A daemon of these runners, whose jobs were recorded before.
+    ///
+    /// # Errors
+    /// A record does not fit those before it.
+    pub fn open(
+        relay: RelayId,
+        hub: HubClient,
+        hub_url: String,
+        concurrent: u32,
+        runners: Vec<(RunnerEdge, Vec<JobRecord>)>,
+        kill: KillPoints,
+    ) -> Result<Daemon, OpenError> {
+        let (events, inbox) = mpsc::unbounded_channel();
+        let held = |jobs: &[JobRecord]| jobs.iter().filter(|job| !job.is_over()).count();
+        let taken: usize = runners.iter().map(|(_, jobs)| held(jobs)).sum();
+        let count = u32::try_from(runners.len()).unwrap_or(u32::MAX);
+        let mut daemon = Daemon {
+            relay,
+            hub: Arc::new(hub),
+            hub_url,
+            place_within_secs: 300,
+            runners: Vec::new(),
+            jobs: BTreeMap::new(),
+            slots: Slots::new(concurrent, count, u32::try_from(taken).unwrap_or(u32::MAX)),
+            next_key: 1,
+            events,
+            inbox,
+            kill,
+            origin: Instant::now(),
+            gathering: VecDeque::new(),
+            writing: None,
+            drained: BTreeSet::new(),
+        };
+        for (index, (runner, jobs)) in runners.into_iter().enumerate() {
+            daemon.runners.push(runner);
+            for job in jobs {
+                daemon.open_job(index, job.records())?;
+            }
+        }
+        Ok(daemon)
+    }
+
+    /// Runs until `stop` says so and the runners are drained: jobs that are left then are waited
+    /// for no longer than `shutdown_timeout` (GL-75). A second word ends it at once.
+    pub async fn run(mut self, mut stop: mpsc::Receiver<()>, shutdown_timeout: Duration) -> Ended {
+        for index in 0..self.runners.len() {
+            self.begin(index);
+        }
+        self.slots_changed();
+        let mut give_up: Option<Instant> = None;
+        loop {
+            self.flush();
+            if give_up.is_some() && self.is_done(give_up) {
+                return self.ended();
+            }
+            let deadline = [self.deadline(), give_up].into_iter().flatten().min();
+            let sleep = async {
+                match deadline {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                event = self.inbox.recv() => self.take_all(event),
+                () = sleep => self.timeouts(),
+                word = stop.recv() => {
+                    if give_up.is_some() || word.is_none() {
+                        return self.ended();
+                    }
+                    tracing::info!("draining: no job is asked for any more");
+                    give_up = Some(Instant::now() + shutdown_timeout);
+                    for index in 0..self.runners.len() {
+                        self.acquire_input(index, acquire::Input::Drain);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a runner's core asked for as it was opened.
+    fn begin(&mut self, index: usize) {
+        let Some(runner) = self.runners.get_mut(index) else {
+            return;
+        };
+        let opening = std::mem::take(&mut runner.opening);
+        let effects = opening
+            .into_iter()
+            .map(|effect| Effect::Acquire(index, effect))
+            .collect();
+        self.gather(Step {
+            kept: None,
+            records: Vec::new(),
+            effects,
+        });
+        self.acquire_input(index, acquire::Input::Timeout);
+    }
+
+    /// With every runner drained: no job is left, or the time for them is over.
+    fn is_done(&self, give_up: Option<Instant>) -> bool {
+        let drained = self.drained.len() == self.runners.len();
+        let late = give_up.is_some_and(|at| at <= Instant::now());
+        drained
+            && self.writing.is_none()
+            && self.gathering.is_empty()
+            && (self.jobs.is_empty() || late)
+    }
+
+    fn ended(&self) -> Ended {
+        match self.jobs.len() {
+            0 => Ended::Drained,
+            jobs => Ended::JobsLeft(jobs),
+        }
+    }
+
+    pub(super) fn runner_drained(&mut self, index: usize) {
+        self.drained.insert(index);
+    }
+
+    fn now(&self) -> Now {
+        let since = self.origin.elapsed().as_millis();
+        Now::from_millis(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let jobs = self
+            .jobs
+            .values()
+            .filter_map(|job| job.core.next_deadline());
+        let runners = self
+            .runners
+            .iter()
+            .filter_map(|runner| runner.acquire.next_deadline());
+        let next = jobs.chain(runners).min()?;
+        Some(self.origin + Duration::from_millis(next.as_millis()))
+    }
+
+    fn timeouts(&mut self) {
+        let now = self.now();
+        let due = |at: Option<Now>| at.is_some_and(|at| at <= now);
+        let runners = self.runners.iter().enumerate();
+        let runners: Vec<usize> = runners
+            .filter(|(_, runner)| due(runner.acquire.next_deadline()))
+            .map(|(index, _)| index)
+            .collect();
+        for index in runners {
+            self.acquire_input(index, acquire::Input::Timeout);
+        }
+        let jobs = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| due(job.core.next_deadline()));
+        for key in jobs.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.job_input(key, job::Input::Timeout);
+        }
+    }
+
+    fn take_all(&mut self, event: Option<Event>) {
+        let Some(event) = event else { return };
+        self.take(event);
+        for _ in 0..EVENTS {
+            match self.inbox.try_recv() {
+                Ok(event) => self.take(event),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Acquire(index, input) => self.acquire_input(index, input),
+            Event::Job(key, input) => self.job_input(key, input),
+            Event::Fetched {
+                key,
+                call,
+                offset,
+                answer,
+            } => {
+                let answer = answer.map(|(read, bytes)| {
+                    if let Some(job) = self.jobs.get_mut(&key) {
+                        job.fetched = (offset, bytes);
+                    }
+                    read
+                });
+                self.job_input(key, job::Input::FetchAnswer(call, answer));
+            }
+            Event::RunnerId(index, id) => {
+                if let Some(runner) = self.runners.get_mut(index) {
+                    runner.translation.id = id;
+                }
+            }
+            Event::Written(written) => self.written(written),
+        }
+    }
+
+    pub(super) fn open_job(
+        &mut self,
+        runner: usize,
+        records: Vec<job::Record>,
+    ) -> Result<u64, OpenError> {
+        let key = self.next_key;
+        let config = job::Config {
+            hub_url: self.hub_url.clone(),
+            place_within_secs: self.place_within_secs,
+            wall: unix_now(),
+            seed: drawn(),
+        };
+        let kept = !records.is_empty();
+        let (core, effects) = Job::open(config, self.now(), records)?;
+        self.next_key += 1;
+        let fetched = (0, Arc::from([]));
+        self.jobs.insert(
+            key,
+            JobEdge {
+                runner,
+                core,
+                fetched,
+                kept,
+            },
+        );
+        let effects = effects
+            .into_iter()
+            .map(|effect| Effect::Job(key, effect))
+            .collect();
+        self.gather(Step {
+            kept: None,
+            records: Vec::new(),
+            effects,
+        });
+        Ok(key)
+    }
+
+    pub(super) fn acquire_input(&mut self, index: usize, input: acquire::Input) {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(index) else {
+            return;
+        };
+        let step = runner.acquire.handle(now, input);
+        let effects = step
+            .effects
+            .into_iter()
+            .map(|effect| Effect::Acquire(index, effect));
+        self.gather(Step {
+            kept: None,
+            records: Vec::new(),
+            effects: effects.collect(),
+        });
+    }
+
+    pub(super) fn job_input(&mut self, key: u64, input: job::Input) {
+        let now = self.now();
+        let Some(edge) = self.jobs.get_mut(&key) else {
+            return;
+        };
+        let runner = edge.runner;
+        let step = edge.core.handle(now, input);
+        let kept = (!step.records.is_empty()).then_some((runner, key));
+        let effects = step
+            .effects
+            .into_iter()
+            .map(|effect| Effect::Job(key, effect))
+            .collect();
+        self.gather(Step {
+            kept,
+            records: step.records,
+            effects,
+        });
+    }
+
+    pub(super) fn slots_changed(&mut self) {
+        for (RunnerIndex(index), free) in self.slots.changes() {
+            self.acquire_input(index as usize, acquire::Input::SlotFree(free));
+        }
+    }
+
+    fn gather(&mut self, step: Step) {
+        if step.kept.is_none() && step.effects.is_empty() {
+            return;
+        }
+        let waits = self.writing.is_some() || !self.gathering.is_empty() || step.kept.is_some();
+        if waits {
+            self.gathering.push_back(step);
+        } else {
+            self.boundary(&step, false);
+            self.boundary(&step, true);
+            self.release(step);
+        }
+    }
+
+    fn boundary(&self, step: &Step, synced: bool) {
+        for effect in &step.effects {
+            match (effect, synced) {
+                (Effect::Acquire(_, effect), false) => self
+                    .kill
+                    .before::<job::Record, _>(&[], std::slice::from_ref(effect)),
+                (Effect::Acquire(_, effect), true) => self
+                    .kill
+                    .synced::<job::Record, _>(&[], std::slice::from_ref(effect)),
+                (Effect::Job(_, effect), false) => self
+                    .kill
+                    .before::<job::Record, _>(&[], std::slice::from_ref(effect)),
+                (Effect::Job(_, effect), true) => self
+                    .kill
+                    .synced::<job::Record, _>(&[], std::slice::from_ref(effect)),
+            }
+        }
+        match synced {
+            false => self.kill.before::<_, job::Effect>(&step.records, &[]),
+            true => self.kill.synced::<_, job::Effect>(&step.records, &[]),
+        }
+    }
+
+    /// Writes what was gathered, where nothing is being written. Steps that keep nothing and have
+    /// nothing before them that does go on at once.
+    fn flush(&mut self) {
+        while self.writing.is_none() && !self.gathering.is_empty() {
+            let steps = std::mem::take(&mut self.gathering);
+            steps.iter().for_each(|step| self.boundary(step, false));
+            let runners: BTreeSet<usize> = steps
+                .iter()
+                .filter_map(|step| step.kept.map(|(runner, _)| runner))
+                .collect();
+            self.writing = Some(steps);
+            if runners.is_empty() {
+                self.written(Ok(()));
+            } else {
+                self.write(runners);
+            }
+        }
+    }
+
+    fn write(&self, runners: BTreeSet<usize>) {
+        let rendered: Result<Vec<_>, (usize, String)> = runners
+            .into_iter()
+            .filter_map(|index| Some((index, self.runners.get(index)?)))
+            .map(|(index, runner)| {
+                let jobs = self.jobs.values().filter(|job| job.runner == index);
+                let text = runner.render(self.relay, jobs.filter_map(|job| job.core.kept()));
+                text.map(|text| (index, runner.stored.clone(), text))
+                    .map_err(|why| (index, why))
+            })
+            .collect();
+        let events = self.events.clone();
+        tokio::task::spawn_blocking(move || {
+            let written = rendered.and_then(|files| {
+                files.into_iter().try_for_each(|(index, stored, text)| {
+                    stored.write(&text).map_err(|error| (index, chain(&error)))
+                })
+            });
+            // The loop ended meanwhile.
+            let _ = events.send(Event::Written(written));
+        });
+    }
+
+    fn written(&mut self, written: Result<(), (usize, String)>) {
+        let steps = self.writing.take().unwrap_or_default();
+        match written {
+            Ok(()) => {
+                for step in steps {
+                    self.boundary(&step, true);
+                    self.mark_kept(&step);
+                    self.release(step);
+                }
+            }
+            Err((index, why)) => self.store_failed(index, &why, steps),
+        }
+    }
+
+    fn mark_kept(&mut self, step: &Step) {
+        let Some((index, key)) = step.kept else {
+            return;
+        };
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.kept = true;
+        }
+        let recovered = self
+            .runners
+            .get_mut(index)
+            .is_some_and(|runner| std::mem::replace(&mut runner.store_failed, false));
+        if recovered {
+            self.acquire_input(index, acquire::Input::StoreWorks);
+        }
+    }
+
+    /// Nothing that waited for the write happens; each core is told (STATE-22).
+    fn store_failed(&mut self, index: usize, why: &str, steps: VecDeque<Step>) {
+        tracing::error!(why, "a state file could not be written");
+        let mut told = BTreeSet::new();
+        for step in steps {
+            match step.kept {
+                Some((_, key)) if told.insert(key) => {
+                    let kept = self.jobs.get(&key).is_some_and(|job| job.kept);
+                    self.job_input(
+                        key,
+                        job::Input::StoreFailed {
+                            why: why.to_owned(),
+                            kept,
+                        },
+                    );
+                }
+                Some(_) => {}
+                None => self.release(step),
+            }
+        }
+        if let Some(runner) = self.runners.get_mut(index) {
+            runner.store_failed = true;
+        }
+        self.acquire_input(
+            index,
+            acquire::Input::StoreFailed {
+                why: why.to_owned(),
+            },
+        );
+    }
+
+    fn release(&mut self, step: Step) {
+        let kill = self.kill.clone();
+        if step.effects.is_empty() {
+            kill.after_records(&step.records);
+        }
+        for (number, effect) in step.effects.into_iter().enumerate() {
+            match effect {
+                Effect::Acquire(index, effect) => {
+                    Effects(self).acquire(index, effect.clone());
+                    kill.after_effect(&effect);
+                }
+                Effect::Job(key, effect) => {
+                    Effects(self).job(key, effect.clone());
+                    kill.after_effect(&effect);
+                }
+            }
+            if number == 0 {
+                kill.after_records(&step.records);
+            }
+        }
+    }
+}
+
+/// A number for spreading waits: no secret.
+pub(super) fn drawn() -> u64 {
+    let mut bytes = [0; 8];
+    // Without randomness the waits are not spread; that is all.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    u64::from_be_bytes(bytes)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! `vk-gitlab jobs`: what the state files hold, without its secrets.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use vk_gitlab_core::job::JobRecord;
+use vk_gitlab_core::state_file;
+use vk_hub_client::enrolment::{Directory, Enrolment};
+use vk_hub_proto::RelayId;
+
+use crate::config::Config;
+
+#[derive(Serialize)]
+struct Row {
+    runner: String,
+    gitlab_job: u64,
+    hub_job: Option<String>,
+    phase: String,
+    taken_at: u64,
+}
+
+/// Prints the recorded jobs; the daemon may run meanwhile.
+///
+/// # Errors
+/// A state file cannot be read, or this daemon never joined.
+pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
+    let enrolment: Option<Enrolment<RelayId>> = Directory::at(config.hub_dir()).load()?;
+    let relay = enrolment
+        .context("this daemon is enrolled with no hub: join first")?
+        .id;
+    let mut rows = Vec::new();
+    for runner in &config.runners {
+        let path = config.state_file(runner);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let file = state_file::parse(&text, relay)
+            .with_context(|| format!("{} cannot be used", path.display()))?;
+        rows.extend(file.jobs.iter().map(|job| row(&runner.name, job)));
+    }
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<20} {:>12} {:<34} PHASE",
+        "RUNNER", "GITLAB", "HUB JOB"
+    )?;
+    for row in rows {
+        let hub_job = row.hub_job.as_deref().unwrap_or("–");
+        writeln!(
+            out,
+            "{:<20} {:>12} {hub_job:<34} {}",
+            row.runner, row.gitlab_job, row.phase
+        )?;
+    }
+    Ok(())
+}
+
+fn row(runner: &str, job: &JobRecord) -> Row {
+    Row {
+        runner: runner.to_owned(),
+        gitlab_job: job.taken.gitlab_job,
+        hub_job: job.hub_job.map(|job| job.to_string()),
+        phase: format!("{:?}", job.phase()).to_lowercase(),
+        taken_at: job.taken.taken_at,
+    }
+}

@@ -1,0 +1,59 @@
+//! From arguments to what they ask for.
+
+use anyhow::Context as _;
+
+use crate::cli::{Cli, Command};
+use crate::config::Config;
+use crate::{enrol, jobs, start};
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// It could not be done; the message says why and what to do.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    let (config, warnings) = Config::read(&cli.config)?;
+    let runtime = || tokio::runtime::Runtime::new().context("the runtime cannot be started");
+    match cli.command {
+        Command::Run => {
+            log(&cli.log_level, cli.log_json)?;
+            warnings
+                .iter()
+                .for_each(|warning| tracing::warn!("{warning}"));
+            runtime()?.block_on(start::run(config))
+        }
+        Command::Verify => runtime()?.block_on(start::verify(config)),
+        Command::ConfigCheck => {
+            warnings
+                .iter()
+                .for_each(|warning| eprintln!("warning: {warning}"));
+            println!(
+                "{}: {} runner(s), no fault found",
+                cli.config.display(),
+                config.runners.len()
+            );
+            Ok(())
+        }
+        Command::Jobs { json } => jobs::show(&config, json),
+        Command::Join {
+            hub,
+            token,
+            ca,
+            replace,
+        } => runtime()?.block_on(enrol::join(&config, &hub, &token, ca.as_deref(), replace)),
+        Command::Leave => enrol::leave(&config),
+    }
+}
+
+fn log(filter: &str, json: bool) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .with_context(|| format!("--log-level {filter:?} is no filter"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let set = if json {
+        builder.json().try_init()
+    } else {
+        builder.try_init()
+    };
+    set.map_err(|error| anyhow::anyhow!("the log cannot be set up: {error}"))
+}
