@@ -16,6 +16,9 @@ SETUP := scripts/setup
 XTASK := cargo run --quiet --package xtask --
 # For `make test` and `make long`: the crates whose tests to run, all where it is empty.
 ONLY ?=
+# For `make long`: the simulator's first seed, and how many.
+SEED ?= 1
+COUNT ?= 2000
 # For `make clauses`: `--missing`, `--missing node`, `--json`.
 ARGS ?=
 
@@ -35,8 +38,8 @@ check: ## Format, house rules, lints, licences and bans of dependencies
 test: ## All set-up, then every test; ONLY="vk-step vk-trace" for some crates
 	@scripts/test $(ONLY)
 
-long: ## The tests with more seeds, boots and patience
-	@VK_LONG=1 scripts/test $(ONLY)
+long: ## The tests with more seeds, boots and patience; SEED= and COUNT= for the simulator
+	@VK_LONG=1 VK_SEED=$(SEED) VK_COUNT=$(COUNT) scripts/test $(ONLY)
 
 demo: ## All set-up, then the examples' pipelines in microVMs
 	@scripts/demo

@@ -4,7 +4,15 @@
 
 use vk_sim::{Breakage, Fault, Faults, Outcome, Plan, Victim, run};
 
+/// Seeds in an ordinary run; `make long SEED= COUNT=` asks for others.
 const SEEDS: u64 = 100;
+
+/// The seeds to run: `VK_SEED` is the first, `VK_COUNT` how many.
+fn seeds() -> std::ops::Range<u64> {
+    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let first = asked("VK_SEED").unwrap_or(1);
+    first..first + asked("VK_COUNT").unwrap_or(SEEDS)
+}
 
 fn plan() -> Plan {
     Plan::default()
@@ -15,7 +23,8 @@ fn plan() -> Plan {
 fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
     let mut faults = Faults::default();
     let (mut jobs, mut orphans, mut losses) = (0, 0, 0);
-    for seed in 1..=SEEDS {
+    let seeds = seeds();
+    for seed in seeds.clone() {
         let outcome = run(seed, plan(), None);
         assert_good(&outcome);
         assert_enough(&outcome);
@@ -24,7 +33,7 @@ fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
         orphans += outcome.orphans;
         losses += outcome.recorded_losses;
     }
-    println!("{SEEDS} seeds, {jobs} jobs, {orphans} orphans, {losses} recorded losses\n{faults}");
+    println!("seeds {seeds:?}: {jobs} jobs, {orphans} orphans, {losses} recorded losses\n{faults}");
     assert!(faults.of(Fault::SessionCut) > 0 && faults.of(Fault::NodePartitioned) > 0);
     assert!(faults.of(Fault::HubAnswerLost) > 0 && faults.of(Fault::GitLabAnswerLost) > 0);
     assert!(faults.of(Fault::CancelGraceful) > 0 && faults.of(Fault::CancelForced) > 0);
