@@ -203,8 +203,8 @@ pub(crate) async fn verify(config: Config) -> anyhow::Result<()> {
                 bad += 1;
                 let status = outcome
                     .status
-                    .map_or_else(|| "no answer".to_owned(), |s| s.to_string());
-                println!("{}: not known: {status} {}", runner.name, outcome.message);
+                    .map_or_else(String::new, |s| format!("status {s} "));
+                println!("{}: not known: {status}{}", runner.name, outcome.message);
             }
         }
     }

@@ -6,6 +6,8 @@
 
 mod actor;
 mod disk;
+#[cfg(test)]
+mod failing;
 mod handle;
 
 pub use actor::{Fleet, FleetError, OpenStore};

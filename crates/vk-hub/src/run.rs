@@ -141,6 +141,7 @@ fn log(filter: &str, json: bool) -> anyhow::Result<()> {
         .with_context(|| format!("--log-level {filter:?} is no filter"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_writer(std::io::stderr);
     let set = if json {
         builder.json().try_init()

@@ -150,6 +150,7 @@ impl Thread {
 
     fn write(&mut self, batch: Batch) -> Synced {
         let mut written = BTreeMap::new();
+        let mut dropped = Vec::new();
         for piece in batch.output {
             match piece {
                 Piece::Append { job, offset, bytes } => {
@@ -158,7 +159,7 @@ impl Thread {
                 }
                 Piece::Drop(job) => {
                     written.remove(&job);
-                    self.log.drop_output(job)?;
+                    dropped.push(job);
                 }
                 Piece::Retain(jobs) => self.log.retain(&jobs)?,
             }
@@ -169,6 +170,13 @@ impl Thread {
         if !batch.records.is_empty() {
             self.store.append(&batch.records)?;
         }
+        // Output goes only once it is durable that it may.
+        for job in dropped {
+            self.log.drop_output(job)?;
+        }
         Ok(written.into_iter().collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,6 +48,11 @@ impl Segment {
     pub(crate) fn open(path: PathBuf) -> io::Result<(Segment, Vec<Frame>)> {
         let file = OpenOptions::new().read(true).append(true).open(&path)?;
         let (frames, len) = scan(&file)?;
+        let found = file.metadata()?.len();
+        if found > len {
+            let (path, cut) = (path.display(), found - len);
+            tracing::warn!(%path, cut, "the end of an output segment is no whole frame: it was cut");
+        }
         file.set_len(len)?;
         file.sync_all()?;
         Ok((Segment { path, file, len }, frames))
