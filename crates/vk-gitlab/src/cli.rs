@@ -44,8 +44,12 @@ pub enum Command {
     Run,
     /// Ask GitLab about every runner's token, and print what it says.
     Verify,
-    /// Check the configuration and the files it names.
-    ConfigCheck,
+    /// The configuration.
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// The jobs in the state files.
     Jobs {
         /// As JSON, without their secrets.
@@ -69,4 +73,39 @@ pub enum Command {
     },
     /// Forget the hub: delete key, CA and enrolment.
     Leave,
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check it and the files it names.
+    Check,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    /// ENR-02
+    #[test]
+    fn join_takes_its_token_from_standard_input_or_the_line() {
+        let join = [
+            "vk-gitlab",
+            "join",
+            "https://hub.example.com",
+            "--token",
+            "-",
+        ];
+        let Command::Join { token, replace, .. } = Cli::try_parse_from(join).unwrap().command
+        else {
+            panic!("join")
+        };
+        assert_eq!((token.as_str(), replace), ("-", false));
+        assert!(Cli::try_parse_from(["vk-gitlab", "join", "https://hub.example.com"]).is_err());
+    }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::Config;
 use crate::{enrol, jobs, start};
 
@@ -22,7 +22,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             runtime()?.block_on(start::run(config))
         }
         Command::Verify => runtime()?.block_on(start::verify(config)),
-        Command::ConfigCheck => {
+        Command::Config {
+            command: ConfigCommand::Check,
+        } => {
             warnings
                 .iter()
                 .for_each(|warning| eprintln!("warning: {warning}"));
