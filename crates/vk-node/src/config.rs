@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use vk_hub_proto::Name;
+use vk_hub_proto::hex::Hex;
 use vk_hub_proto::limit::INVENTORY_LIST;
 use vk_node_core::sizing::Sizes;
 
@@ -27,6 +28,8 @@ pub struct Config {
     pub vm: Vm,
     /// What may be granted.
     pub schedule: Schedule,
+    /// SHA-256 of the file, in hexadecimal digits.
+    pub hash: String,
 }
 
 /// A job's VM.
@@ -40,6 +43,8 @@ pub struct Vm {
     pub boot_timeout: Duration,
     /// Jobs run even where VMs cannot be confined.
     pub unconfined: bool,
+    /// The agent of the process stand-in for VMs; only programs built for tests take it.
+    pub process_agent: Option<PathBuf>,
 }
 
 /// What the ledger may grant.
@@ -135,6 +140,7 @@ struct VmTable {
     bundle: Option<PathBuf>,
     boot_timeout_secs: Option<u64>,
     unconfined: bool,
+    process_agent: Option<PathBuf>,
 }
 
 #[derive(Default, Deserialize)]
@@ -226,12 +232,20 @@ impl Config {
             vm: Vm {
                 sizes,
                 bundle: file.executor.vm.bundle.map(absolute),
+                process_agent: file.executor.vm.process_agent.map(absolute),
                 boot_timeout: Duration::from_secs(boot_secs),
                 unconfined: file.executor.vm.unconfined,
             },
             schedule,
+            hash: hash(text),
         })
     }
+}
+
+fn hash(text: &str) -> String {
+    use aws_lc_rs::digest::{SHA256, digest};
+    let hash = digest(&SHA256, text.as_bytes());
+    <[u8; 32]>::try_from(hash.as_ref()).map_or_else(|_| String::new(), |hash| Hex(hash).to_string())
 }
 
 type Wrong = (&'static str, &'static str);

@@ -231,6 +231,13 @@ impl JobDir {
         Ok(Some(result))
     }
 
+    /// Writes the result, durably, where what runs the job could not.
+    pub(crate) fn write_result(&self, result: &JobResult) -> Result<(), FileError> {
+        let json = serde_json::to_vec(result).unwrap_or_default();
+        write_private(&self.file("result.json"), &json)?;
+        sync_dir(&self.path)
+    }
+
     /// Leaves how the job stood at its end, for display.
     pub(crate) fn leave_state(&self, progress: &Progress) {
         let json = serde_json::to_vec(progress).unwrap_or_default();

@@ -17,15 +17,17 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use vk_hub_proto::JobId;
-use vk_hub_proto::job::{CiJob, JobResult};
+use vk_hub_proto::job::{CiJob, FailureClass, JobResult};
 use vk_node_core::Stop;
-use vk_node_core::io::RunPlan;
+use vk_node_core::io::{ClosingLine, DeadEnd, RunPlan};
 use vk_node_core::ledger::Resource;
 
+use super::closing::close_output;
 use super::directory::{JobDir, JobDirError};
 use super::serve;
 use super::wire::Progress;
 use crate::durable::FileError;
+use crate::session::chain;
 
 /// Orders that wait for the job.
 const ORDERS: usize = 16;
@@ -212,7 +214,7 @@ async fn live<R: Runner + ?Sized>(
     let interrupting = tokio::spawn(interrupt(terminate, orders));
     let ended = runner.run(assignment, receive, progress.clone()).await;
     interrupting.abort();
-    let result = ended.map_err(ProcessError::Run)?;
+    let result = ended.or_else(|error| fail(job, &error).map_err(|_| ProcessError::Run(error)))?;
     progress.send_modify(|progress| {
         progress.output_len = progress.output_len.max(result.output_len);
         progress.result = Some(result);
@@ -220,6 +222,29 @@ async fn live<R: Runner + ?Sized>(
     job.leave_state(&progress.borrow());
     server.farewell(FAREWELL).await;
     Ok(())
+}
+
+/// The result of a job that could not be run at all: `system`, with a last line that says why.
+fn fail(job: &JobDir, error: &RunError) -> Result<JobResult, FileError> {
+    let why = chain(error.as_ref());
+    tracing::error!(job = %job.job(), error = why, "the job cannot be run");
+    let own_len = job.output_len();
+    let line = ClosingLine {
+        own_len,
+        at: own_len,
+        end: DeadEnd::NotSpawned { why: why.clone() },
+    };
+    let output_len = close_output(job, &line)?;
+    let result = JobResult {
+        failure: Some(FailureClass::System),
+        exit_code: None,
+        message: Some(why.chars().take(4096).collect()),
+        output_len,
+        artifacts: Vec::new(),
+        usage: None,
+    };
+    job.write_result(&result)?;
+    Ok(result)
 }
 
 /// A host that stops ends its processes by name or not at all: the job ends `interrupted` (FAIL-12).
