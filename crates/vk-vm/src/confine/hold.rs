@@ -218,6 +218,9 @@ fn receive() -> io::Result<Received> {
             descriptors.extend(rights);
         }
     }
-    let order = serde_json::from_slice(packet.get(..received.bytes).unwrap_or_default())?;
+    let packet = packet.get(..received.bytes).unwrap_or_default();
+    // An owner of another version or build: it hears this as the reason of the holder's end.
+    let order = serde_json::from_slice(packet)
+        .map_err(|e| explain("understand an order of the VM's owner", e))?;
     Ok(Received::Order(order, descriptors))
 }

@@ -24,11 +24,14 @@ use tokio::time::timeout;
 use super::error::ConfineError;
 use super::order::{Exit, Order, PACKET_MAX, Report};
 use super::program::{Confinement, Program, Walls};
+use crate::console::Console;
 use crate::sys;
 
 /// A stage is an exec and a few system calls; a host so busy that this passes cannot run a VM.
 const STAGE: Duration = Duration::from_secs(20);
-/// What is kept of the stages' complaints.
+/// What a holder that ended said last is read at once.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What is kept of the stages' complaints before there is a holder.
 const COMPLAINTS_MAX: u64 = 4096;
 
 /// The namespace that everything of one VM lives in, and the process that holds it.
@@ -41,7 +44,9 @@ pub struct Holder {
     walls: Walls,
     socket: Arc<AsyncFd<OwnedFd>>,
     state: Arc<Mutex<State>>,
-    listener: Listener,
+    /// What the stages complain of.
+    said: Arc<Console>,
+    listeners: [Listener; 2],
     next: AtomicU32,
 }
 
@@ -109,19 +114,24 @@ impl Holder {
         }
         let socket = Arc::new(socket);
         let state = Arc::new(Mutex::new(State::default()));
-        let listener = Listener(tokio::spawn(listen(
-            Arc::clone(&socket),
-            Arc::clone(&state),
-        )));
-        let walls = confinement.walls;
+        let said = Arc::new(Console::default());
+        let listeners = [
+            Listener(tokio::spawn(listen(
+                Arc::clone(&socket),
+                Arc::clone(&state),
+            ))),
+            Listener(tokio::spawn(record(Arc::clone(&said), complaints))),
+        ];
+        let (walls, next) = (confinement.walls, AtomicU32::new(0));
         Ok(Self {
             root,
             root_pid,
             walls,
             socket,
             state,
-            listener,
-            next: AtomicU32::new(0),
+            said,
+            listeners,
+            next,
         })
     }
 
@@ -152,15 +162,8 @@ impl Holder {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (started, start) = oneshot::channel();
         let (ending, exit) = watch::channel(None);
-        {
-            let mut state = lock(&self.state);
-            if state.gone {
-                return Err(ConfineError::HolderGone {
-                    why: "it ended".to_owned(),
-                });
-            }
-            state.starting.insert(id, started);
-            state.running.insert(id, ending);
+        if !lock(&self.state).expect(id, started, ending) {
+            return Err(self.gone().await);
         }
         let order = Order::Launch {
             id,
@@ -173,11 +176,7 @@ impl Holder {
         let why = match outcome {
             Ok(Ok(Ok(()))) => return Ok(Launched { id, exit }),
             Ok(Ok(Err(why))) => why,
-            Ok(Err(_)) => {
-                return Err(ConfineError::HolderGone {
-                    why: "it ended".to_owned(),
-                });
-            }
+            Ok(Err(_)) => return Err(self.gone().await),
             Err(_) => {
                 let why = format!("no answer within {} s", STAGE.as_secs());
                 return Err(ConfineError::HolderGone { why });
@@ -209,14 +208,26 @@ impl Holder {
         let Self {
             mut root,
             socket,
-            listener,
+            listeners,
             ..
         } = self;
-        drop((listener, socket));
+        drop((listeners, socket));
         let gone = timeout(STAGE, root.wait()).await;
         gone.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map(drop)
             .map_err(ConfineError::io("see the end of a VM's processes"))
+    }
+
+    /// That the holder ended, with what it said last.
+    async fn gone(&self) -> ConfineError {
+        let _ = timeout(LAST_WORDS, self.said.whole()).await;
+        let said = self.said.tail();
+        let why = if said.is_empty() {
+            "it ended".to_owned()
+        } else {
+            said
+        };
+        ConfineError::HolderGone { why }
     }
 
     async fn send(&self, order: &Order, descriptors: &[OwnedFd]) -> io::Result<()> {
@@ -292,6 +303,12 @@ async fn ended(root: &mut Child, complaints: Option<ChildStderr>, error: io::Err
     }
 }
 
+async fn record(said: Arc<Console>, complaints: Option<ChildStderr>) {
+    if let Some(complaints) = complaints {
+        said.record(complaints).await;
+    }
+}
+
 /// Takes the holder's reports until it is gone.
 async fn listen(socket: Arc<AsyncFd<OwnedFd>>, state: Arc<Mutex<State>>) {
     while let Ok(Some(report)) = report(&socket).await {
@@ -304,6 +321,20 @@ async fn listen(socket: Arc<AsyncFd<OwnedFd>>, state: Arc<Mutex<State>>) {
 }
 
 impl State {
+    /// Expects a program to start and then to end; false once nothing can be expected any more.
+    fn expect(
+        &mut self,
+        id: u32,
+        started: oneshot::Sender<Result<(), String>>,
+        ending: watch::Sender<Option<Exit>>,
+    ) -> bool {
+        if !self.gone {
+            self.starting.insert(id, started);
+            self.running.insert(id, ending);
+        }
+        !self.gone
+    }
+
     fn take(&mut self, report: Report) {
         match report {
             Report::Ready => {}
