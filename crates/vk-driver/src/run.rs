@@ -127,7 +127,10 @@ impl Driver {
                 },
                 inside = heard.recv() => match inside {
                     Some(Inside::Ended(stage, attempt, end)) => self.ended(stage, attempt, end)?,
-                    Some(Inside::VmDied(message)) => self.give(Input::VmDied { message })?,
+                    Some(Inside::VmDied(message)) => {
+                        self.abandon();
+                        self.give(Input::VmDied { message })?;
+                    }
                     None => {}
                 },
                 () = due => self.give(Input::Timeout)?,
@@ -166,9 +169,18 @@ impl Driver {
         match self.job.output.failed() {
             Some(message) if !self.told_failed => {
                 self.told_failed = true;
+                self.abandon();
                 self.give(Input::VmDied { message })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The running attempt ends with its VM: its section, too.
+    fn abandon(&mut self) {
+        if let Some(running) = self.running.take() {
+            let section = section(&self.job, running.stage);
+            self.job.output.close_section(&section);
         }
     }
 

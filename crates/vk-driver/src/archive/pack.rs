@@ -139,9 +139,36 @@ fn options(meta: &Metadata, kind: u32) -> Result<FullFileOptions<'static, 'stati
     let mut options = FullFileOptions::default()
         .system(zip::System::Unix)
         .external_attributes(mode << 16)
+        .last_modified_time(dos_time(meta.mtime.secs))
         .with_extended_timestamp(Some(seconds), None, None)?;
     options.add_extra_field(UNIX_OWNER, owner, false)?;
     Ok(options)
+}
+
+/// A time in zip's own form, in UTC: from 1980 to 2107, two seconds a step. For programs that do not
+/// read the exact one.
+fn dos_time(secs: i64) -> zip::DateTime {
+    let (days, rest) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
+    // Counted in years that begin in March, so that the leap day comes last.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let small = |number: i64| u8::try_from(number).unwrap_or_default();
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    zip::DateTime::from_date_and_time(
+        u16::try_from(year).unwrap_or_default(),
+        small(month),
+        small(day),
+        small(hour),
+        small(minute),
+        small(second),
+    )
+    .unwrap_or_default()
 }
 
 fn gzip<R: Read, W: Write>(
@@ -219,4 +246,22 @@ fn raw<R: Read, W: Write>(
         ));
     }
     Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zips_own_time_is_the_civil_one() {
+        for (secs, text) in [
+            (0, "1980-01-01 00:00:00"),
+            (951_827_696, "2000-02-29 12:34:56"),
+            (1_767_323_044, "2026-01-02 03:04:04"),
+            (1_735_689_598, "2024-12-31 23:59:58"),
+            (-5, "1980-01-01 00:00:00"),
+        ] {
+            assert_eq!(dos_time(secs).to_string(), text, "{secs}");
+        }
+    }
 }

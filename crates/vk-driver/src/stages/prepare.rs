@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
 use vk_guest_proto::MountRoot;
 use vk_hub_proto::dispatch::GuestSize;
 use vk_hub_proto::job::FailureClass;
@@ -18,6 +19,8 @@ use crate::sources;
 
 const IMAGE: &str = "image";
 const SCRATCH: &str = "scratch";
+/// An admission that takes longer is worth a line.
+const AT_ONCE: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
     supported(job)?;
@@ -87,7 +90,10 @@ fn supported(job: &Job) -> Result<(), StageEnd> {
 /// Waits until the ledger has answered (ADM-34).
 async fn admitted(job: &Job) -> Result<(), StageEnd> {
     let mut granted = job.granted.clone();
-    if granted.borrow().is_none() {
+    let late = timeout(AT_ONCE, granted.wait_for(Option::is_some))
+        .await
+        .is_err();
+    if late {
         job.activity(Some("waiting for room on the node"));
         job.output
             .line(Line::Plain("Waiting for room on the node ..."));

@@ -1,0 +1,113 @@
+//! Whole jobs in real microVMs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may"
+)]
+
+mod support;
+
+use serde_json::json;
+use support::{Node, SECRET, Started, add, spec, step};
+use vk_driver::{Control, Stop};
+use vk_hub_proto::job::{ArtifactState, FailureClass};
+
+/// STAGE-07, STAGE-12, STAGE-24, ART-02
+#[tokio::test]
+async fn a_job_runs_in_a_microvm_and_leaves_its_artifacts() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let mut job = spec(&[
+        "echo hello $SECRET",
+        "uname -r > kernel",
+        "id -u",
+        "hostname",
+    ]);
+    let artifact = json!({
+        "name": "k", "untracked": false, "paths": ["kernel"], "when": "always",
+        "artifact_type": "archive", "format": "raw"
+    });
+    add(&mut job, "artifacts", artifact);
+    let ran = node.run(node.qemu().await, job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    assert!(ran.has("hello [MASKED]") && ran.has("0"), "{}", ran.output);
+    assert!(
+        ran.has("runner-vk-project-3-concurrent-2"),
+        "{}",
+        ran.output
+    );
+    assert_eq!(ran.result.artifacts[0].state, ArtifactState::Uploaded);
+    let kernel = std::fs::read_to_string(node.dir.path().join("artifacts/7/k")).unwrap();
+    let booted = ran
+        .output
+        .lines()
+        .find(|line| line.contains("Booted a VM"))
+        .unwrap();
+    assert!(booted.contains(kernel.trim()), "{booted} {kernel}");
+    let usage = ran.result.usage.unwrap();
+    assert!(usage.cpu_ms.unwrap() > 100 && usage.peak_mem_bytes.unwrap() > 64 << 20);
+    assert_eq!((usage.cpus, usage.mem_mib), (Some(1), Some(256)));
+}
+
+/// STAGE-31, STAGE-35: while a job runs, and after it, nothing on the host shows its secret.
+#[tokio::test]
+async fn a_masked_value_is_nowhere_on_the_host_and_a_cancel_is_quick() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let mut job = spec(&["echo begun", "sleep 1000"]);
+    add(
+        &mut job,
+        "steps",
+        step("after_script", &["echo status $CI_JOB_STATUS"]),
+    );
+    let context = node.context(node.qemu().await, job, node.job_dir());
+    let mut started = Started::new(context);
+    started.says(" 01O begun").await;
+    let needle = SECRET.as_bytes();
+    for entry in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        for file in ["environ", "cmdline"] {
+            // Processes come and go, and others' are not ours to read.
+            let text = std::fs::read(entry.path().join(file)).unwrap_or_default();
+            let found = text.windows(needle.len()).any(|part| part == needle);
+            assert!(!found, "{} of {}", file, entry.path().display());
+        }
+    }
+    let told = std::time::Instant::now();
+    started
+        .control
+        .send(Control::Stop(Stop::Graceful))
+        .await
+        .unwrap();
+    started.says("script canceled externally (UI, API)").await;
+    let took = told.elapsed();
+    assert!(
+        took < std::time::Duration::from_secs(10),
+        "it took {took:?}"
+    );
+    let ran = started.end().await;
+    assert_eq!(
+        ran.result.failure,
+        Some(FailureClass::Canceled),
+        "{}",
+        ran.output
+    );
+    assert!(ran.has("status canceled"), "{}", ran.output);
+    let mut left = vec![node.dir.path().to_owned()];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if path.extension().is_none_or(|ending| ending != "erofs") {
+            let text = std::fs::read(&path).unwrap();
+            let found = text.windows(needle.len()).any(|part| part == needle);
+            assert!(!found, "{}", path.display());
+        }
+    }
+}
