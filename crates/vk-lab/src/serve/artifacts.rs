@@ -1,0 +1,198 @@
+//! Artifacts up and down.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tokio::fs;
+use tokio::io::AsyncWriteExt as _;
+
+use super::body::{self, OutBody, respond};
+use super::lab::Lab;
+use super::route;
+use crate::gitlab::Reply;
+use crate::gitlab::artifact::Artifact;
+use crate::gitlab::token;
+
+/// A file that is removed unless it is kept.
+struct Arriving {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be removed lies in the private directory and goes with it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Answers an upload: one file in the field `file`, streamed to disk and hashed as it comes.
+pub(super) async fn upload(
+    lab: &Arc<Lab>,
+    id: u64,
+    request: Request<Incoming>,
+) -> Response<OutBody> {
+    let query = route::query(&request);
+    let job_token = route::job_token(&request, &query).unwrap_or_default();
+    let begun = lab.with(|gitlab, now| {
+        let begun = gitlab.call_begins();
+        gitlab.authorize_upload(id, &job_token, begun, false, now)
+    });
+    if let Err(reply) = begun {
+        return respond(reply);
+    }
+    let limit = lab.look(|gitlab, _| gitlab.settings.artifact_limit);
+    let path = lab
+        .state
+        .join("artifacts")
+        .join(format!("{id}-{}", token::random_text()));
+    let mut arriving = Arriving { path, kept: false };
+    let (mut fields, upload) = match receive(request, &arriving.path, limit).await {
+        Ok(received) => received,
+        Err(reply) => return respond(reply),
+    };
+    fields.extend(query);
+    let field = |name: &str, other: &str| {
+        fields
+            .get(name)
+            .filter(|value| !value.is_empty())
+            .map_or(other, String::as_str)
+            .to_owned()
+    };
+    let (kind, format) = (
+        field("artifact_type", "archive"),
+        field("artifact_format", "zip"),
+    );
+    let upload = Artifact { kind, ..upload };
+    if let Err(reply) = check_content(&upload).await {
+        return respond(reply);
+    }
+    let (reply, keep) =
+        lab.with(|gitlab, now| gitlab.finish_upload(id, &job_token, &format, upload, false, now));
+    arriving.kept = keep;
+    respond(reply)
+}
+
+type Fields = std::collections::BTreeMap<String, String>;
+
+async fn receive(
+    request: Request<Incoming>,
+    path: &Path,
+    limit: u64,
+) -> Result<(Fields, Artifact), Reply> {
+    let kind = request
+        .headers()
+        .get("content-type")
+        .and_then(|value| value.to_str().ok());
+    let boundary = multer::parse_boundary(kind.unwrap_or_default())
+        .map_err(|_| Reply::message(400, "400 Bad request - no multipart boundary"))?;
+    let mut form = multer::Multipart::new(request.into_body().into_data_stream(), boundary);
+    let (mut fields, mut file) = (Fields::new(), None);
+    while let Some(mut part) = form.next_field().await.map_err(|_| cut())? {
+        let name = part.name().unwrap_or_default().to_owned();
+        if part.file_name().is_some() {
+            if name != "file" || file.is_some() {
+                return Err(Reply::message(500, "500 Internal Server Error"));
+            }
+            file = Some(store(&mut part, path, limit).await?);
+        } else if fields.len() < 32 {
+            fields.insert(name, short_text(&mut part).await?);
+        }
+    }
+    let file = file.ok_or_else(|| Reply::message(400, "400 Bad request - no file"))?;
+    Ok((fields, file))
+}
+
+fn cut() -> Reply {
+    Reply::message(400, "400 Bad request - the body is no whole multipart form")
+}
+
+async fn short_text(part: &mut multer::Field<'_>) -> Result<String, Reply> {
+    let mut text = Vec::new();
+    while let Some(chunk) = part.chunk().await.map_err(|_| cut())? {
+        text.extend_from_slice(&chunk);
+        if text.len() > 4_096 {
+            return Err(Reply::invalid("a form field is too long"));
+        }
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+async fn store(part: &mut multer::Field<'_>, path: &Path, limit: u64) -> Result<Artifact, Reply> {
+    let filename: String = part
+        .file_name()
+        .unwrap_or_default()
+        .chars()
+        .take(255)
+        .collect();
+    let failed = |_| Reply::message(500, "500 Internal Server Error - the file cannot be stored");
+    let mut file = fs::File::create_new(path).await.map_err(failed)?;
+    let mut hash = digest::Context::new(&digest::SHA256);
+    let mut size = 0_u64;
+    while let Some(chunk) = part.chunk().await.map_err(|_| cut())? {
+        size += chunk.len() as u64;
+        if size > limit {
+            return Err(Reply::message(413, "413 Request Entity Too Large"));
+        }
+        hash.update(&chunk);
+        file.write_all(&chunk).await.map_err(failed)?;
+    }
+    file.flush().await.map_err(failed)?;
+    let sha256 = hash
+        .finish()
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Ok(Artifact {
+        kind: String::new(),
+        filename,
+        size,
+        sha256,
+        path: path.to_owned(),
+    })
+}
+
+/// What GitLab reads of a file before it takes it: a dotenv's lines.
+async fn check_content(upload: &Artifact) -> Result<(), Reply> {
+    if upload.kind != "dotenv" {
+        return Ok(());
+    }
+    let bad = || Reply::message(400, "400 Bad request - Invalid Format");
+    let bytes = fs::read(&upload.path).await.map_err(|_| bad())?;
+    crate::gitlab::dotenv::check(&bytes).map_err(|_| bad())
+}
+
+/// Answers a download of a job's archive.
+pub(super) async fn download(lab: &Lab, id: u64, request: &Request<Incoming>) -> Response<OutBody> {
+    let query = route::query(request);
+    let token = route::job_token(request, &query).unwrap_or_default();
+    let artifact = match lab.look(|gitlab, now| gitlab.download(id, &token, now)) {
+        Ok(artifact) => artifact,
+        Err(reply) => return respond(reply),
+    };
+    let Ok(file) = fs::File::open(&artifact.path).await else {
+        return respond(Reply::message(
+            500,
+            "500 Internal Server Error - Missing file",
+        ));
+    };
+    let mut response = respond(
+        Reply::empty(200)
+            .header("Content-Type", "application/zip")
+            .header("Content-Length", artifact.size.to_string())
+            .header(
+                "Content-Disposition",
+                "attachment; filename=\"artifacts.zip\"",
+            )
+            .header("Content-Transfer-Encoding", "binary"),
+    );
+    *response.body_mut() = body::stream(file);
+    response
+}

@@ -1,0 +1,96 @@
+//! Bodies in and out, with their bounds.
+
+use futures_util::TryStreamExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::{Response, StatusCode};
+
+use crate::gitlab::Reply;
+
+/// Any error that ends a body early.
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// A response's body.
+pub(super) type OutBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Why a body was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(u64),
+    #[error("the body ended early")]
+    Cut(#[source] hyper::Error),
+}
+
+/// The answer closes the connection instead of being sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is withheld on purpose")]
+pub(super) struct Withheld;
+
+/// Reads a body of at most `most` bytes.
+pub(super) async fn read(mut body: Incoming, most: u64) -> Result<Vec<u8>, ReadError> {
+    if body.size_hint().lower() > most {
+        return Err(ReadError::TooLarge(most));
+    }
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(ReadError::Cut)?.into_data() else {
+            continue;
+        };
+        if (bytes.len() + data.len()) as u64 > most {
+            return Err(ReadError::TooLarge(most));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+/// A body that is all there.
+pub(super) fn full(bytes: impl Into<Bytes>) -> OutBody {
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+/// A body that breaks off after the first half of `bytes`.
+pub(super) fn half(mut bytes: Bytes) -> OutBody {
+    bytes.truncate(bytes.len() / 2);
+    let cut: Result<Frame<Bytes>, BoxError> = Err(Box::new(Withheld));
+    let parts = futures_util::stream::iter([Ok(Frame::data(bytes)), cut]);
+    BodyExt::boxed_unsync(StreamBody::new(parts))
+}
+
+/// A body that is read from `reader` until its end.
+pub(super) fn stream(reader: impl tokio::io::AsyncRead + Send + 'static) -> OutBody {
+    let start = Box::pin(reader);
+    let parts = futures_util::stream::try_unfold(start, |mut reader| async move {
+        let mut buffer = vec![0_u8; 64 << 10];
+        let count = tokio::io::AsyncReadExt::read(&mut reader, &mut buffer).await?;
+        buffer.truncate(count);
+        let frame = Frame::data(Bytes::from(buffer));
+        Ok::<_, std::io::Error>((count > 0).then_some((frame, reader)))
+    });
+    BodyExt::boxed_unsync(StreamBody::new(parts.map_err(BoxError::from)))
+}
+
+/// GitLab's answer as a response.
+pub(super) fn respond(reply: Reply) -> Response<OutBody> {
+    let bodiless = reply.body.is_empty();
+    let mut response = Response::new(full(reply.body));
+    *response.status_mut() =
+        StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    if !bodiless {
+        headers.insert(
+            "content-type",
+            hyper::header::HeaderValue::from_static("application/json"),
+        );
+    }
+    for (name, value) in reply.headers {
+        let name = hyper::header::HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value.parse()) {
+            headers.insert(name, value);
+        }
+    }
+    response
+}

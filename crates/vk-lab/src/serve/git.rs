@@ -1,0 +1,201 @@
+//! Git over smart HTTP: `git http-backend` as a CGI program, reading only, for the tokens of
+//! running jobs of the same project.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+
+use super::body::{self, OutBody, respond};
+use super::lab::Lab;
+use super::projects;
+use crate::gitlab::Reply;
+
+/// Longest head that the CGI program may print.
+const MAX_HEAD: u64 = 16 << 10;
+/// Most bytes of one request's body (what a fetch has and wants).
+const MAX_BODY: u64 = 64 << 20;
+
+/// Answers a request below a repository's path.
+pub(super) async fn answer(lab: &Arc<Lab>, request: Request<Incoming>) -> Response<OutBody> {
+    let path = request.uri().path().to_owned();
+    let Some((project, service)) = path.trim_start_matches('/').split_once(".git/") else {
+        return respond(Reply::message(404, "404 Not Found"));
+    };
+    let query = request.uri().query().unwrap_or_default();
+    if query.contains("git-receive-pack") || service == "git-receive-pack" {
+        return respond(Reply::forbidden(Some(
+            "this repository is for reading only",
+        )));
+    }
+    let repository = match repository_for(lab, &request, project) {
+        Ok(repository) => repository,
+        Err(reply) => return respond(reply),
+    };
+    match (request.method(), service) {
+        (&Method::GET, "info/refs") if query.contains("service=git-upload-pack") => {}
+        (&Method::POST, "git-upload-pack") => {}
+        _ => return respond(Reply::message(404, "404 Not Found")),
+    }
+    let service = service.to_owned();
+    match backend(lab, request, repository, &service).await {
+        Ok(response) => response,
+        Err(error) => respond(Reply::message(
+            500,
+            &format!("500 git http-backend: {error}"),
+        )),
+    }
+}
+
+/// Who asks, and for what: basic authentication with a running job's token.
+fn repository_for(lab: &Lab, request: &Request<Incoming>, project: &str) -> Result<PathBuf, Reply> {
+    let denied = || {
+        Reply::message(401, "HTTP Basic: Access denied")
+            .header("WWW-Authenticate", "Basic realm=\"GitLab\"")
+    };
+    let header = request
+        .headers()
+        .get("authorization")
+        .and_then(|value| value.to_str().ok());
+    let encoded = header
+        .and_then(|text| text.strip_prefix("Basic "))
+        .ok_or_else(denied)?;
+    let decoded = STANDARD.decode(encoded.trim()).map_err(|_| denied())?;
+    let text = String::from_utf8(decoded).map_err(|_| denied())?;
+    let (user, token) = text.split_once(':').ok_or_else(denied)?;
+    if user != "gitlab-ci-token" {
+        return Err(denied());
+    }
+    lab.look(|gitlab, now| {
+        let job = gitlab.running_job_of(token, now).ok_or_else(denied)?;
+        let own = gitlab
+            .project_of(job)
+            .filter(|own| own.path == project && !own.deleted);
+        own.map(|own| own.repository.clone())
+            .ok_or_else(|| Reply::message(404, "404 Not Found"))
+    })
+}
+
+async fn backend(
+    lab: &Arc<Lab>,
+    request: Request<Incoming>,
+    repository: PathBuf,
+    service: &str,
+) -> std::io::Result<Response<OutBody>> {
+    let slot = lab
+        .git_slots
+        .acquire()
+        .await
+        .map_err(std::io::Error::other)?;
+    let mut command = projects::git(&repository);
+    let header = |name: &str| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
+    command
+        .arg("http-backend")
+        .env("GIT_PROJECT_ROOT", &repository)
+        .env("GIT_HTTP_EXPORT_ALL", "1")
+        .env("PATH_INFO", format!("/{service}"))
+        .env("REQUEST_METHOD", request.method().as_str())
+        .env("QUERY_STRING", request.uri().query().unwrap_or_default())
+        .env("CONTENT_TYPE", header("content-type"))
+        .env("HTTP_CONTENT_ENCODING", header("content-encoding"))
+        .env("GIT_PROTOCOL", header("git-protocol"))
+        .env("REMOTE_USER", "gitlab-ci-token")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
+    let length = header("content-length");
+    if !length.is_empty() {
+        command.env("CONTENT_LENGTH", length);
+    }
+    let mut child = command.spawn()?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(std::io::Error::other("no pipes to git"));
+    };
+    tokio::spawn(feed(request.into_body(), input));
+    let mut output = BufReader::new(output);
+    let mut response = head(&mut output).await?;
+    drop(slot);
+    *response.body_mut() = body::stream(Running {
+        output,
+        _child: child,
+    });
+    Ok(response)
+}
+
+/// Gives the request's body to the program. Either side may stop first; the other then sees it.
+async fn feed(mut body: Incoming, mut input: ChildStdin) {
+    let mut sent = 0_u64;
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        sent += data.len() as u64;
+        if sent > MAX_BODY || input.write_all(&data).await.is_err() {
+            return;
+        }
+    }
+    // Its end of input comes with the drop.
+    let _ = input.shutdown().await;
+}
+
+/// Reads the program's head: header lines, `Status` among them, up to an empty line.
+async fn head(output: &mut BufReader<ChildStdout>) -> std::io::Result<Response<OutBody>> {
+    let mut response = Response::new(body::full(""));
+    let mut limited = output.take(MAX_HEAD);
+    loop {
+        let mut line = String::new();
+        if limited.read_line(&mut line).await? == 0 {
+            return Err(std::io::Error::other("its head ends early or is too long"));
+        }
+        let line = line.trim_end();
+        if line.is_empty() {
+            return Ok(response);
+        }
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("status") {
+            let code = value
+                .split(' ')
+                .next()
+                .and_then(|code| code.parse::<u16>().ok());
+            *response.status_mut() = code
+                .and_then(|code| StatusCode::from_u16(code).ok())
+                .unwrap_or(StatusCode::BAD_GATEWAY);
+            continue;
+        }
+        let name = hyper::header::HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value.parse()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+}
+
+/// The program's output; dropping it ends the program.
+struct Running {
+    output: BufReader<ChildStdout>,
+    _child: Child,
+}
+
+impl tokio::io::AsyncRead for Running {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.output).poll_read(context, buffer)
+    }
+}

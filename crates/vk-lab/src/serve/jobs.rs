@@ -1,0 +1,91 @@
+//! `PUT /jobs/:id` and `PATCH /jobs/:id/trace`.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+
+use super::body::{self, OutBody, ReadError, respond};
+use super::lab::Lab;
+use super::request::{MAX_SMALL, unread};
+use super::route;
+use crate::gitlab::{Reply, Update};
+
+/// A patch is never read further than this, whatever the trace's limit is.
+const MAX_PATCH: u64 = 1 << 30;
+
+/// Answers an update. `lost`: the answer will not arrive.
+pub(super) async fn update(
+    lab: &Lab,
+    id: u64,
+    request: Request<Incoming>,
+    lost: bool,
+) -> Response<OutBody> {
+    let begun = lab.with(|gitlab, _| gitlab.call_begins());
+    let bytes = match body::read(request.into_body(), MAX_SMALL).await {
+        Ok(bytes) => bytes,
+        Err(error) => return respond(unread(&error)),
+    };
+    let Ok(update) = serde_json::from_slice::<Update>(&bytes) else {
+        return respond(Reply::invalid("the body is not a JSON object of this call"));
+    };
+    respond(lab.with(|gitlab, now| gitlab.update(id, &update, begun, lost, now)))
+}
+
+/// Gives the trace's lock back, also when the writer goes away in the middle of its body.
+struct Lock {
+    lab: Arc<Lab>,
+    id: u64,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.lab.with(|gitlab, _| gitlab.end_patch(self.id));
+    }
+}
+
+/// Answers a patch of a trace. `lost`: the answer will not arrive.
+pub(super) async fn patch(
+    lab: &Arc<Lab>,
+    id: u64,
+    request: Request<Incoming>,
+    lost: bool,
+) -> Response<OutBody> {
+    let query = route::query(&request);
+    let token = route::job_token(&request, &query).unwrap_or_default();
+    let range = request.headers().get("content-range");
+    let range = range.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let debug = query
+        .get("debug_trace")
+        .is_some_and(|value| value == "true");
+    let begun = lab.with(|gitlab, now| {
+        let begun = gitlab.call_begins();
+        gitlab.begin_patch(id, &token, range.as_deref(), begun, lost, now)
+    });
+    let start = match begun {
+        Ok(start) => start,
+        Err(reply) => return respond(reply),
+    };
+    let lock = Lock {
+        lab: Arc::clone(lab),
+        id,
+    };
+    let limit = lab.look(|gitlab, _| gitlab.settings.trace_limit_mib) << 20;
+    let most = if limit == 0 {
+        MAX_PATCH
+    } else {
+        limit.min(MAX_PATCH)
+    };
+    let reply = match body::read(request.into_body(), most).await {
+        Ok(mut bytes) => {
+            lab.with(|gitlab, now| gitlab.append(id, start, &mut bytes, debug, lost, now))
+        }
+        // A body as large as the whole limit is over it wherever it starts.
+        Err(ReadError::TooLarge(_)) => {
+            lab.with(|gitlab, now| gitlab.append(id, u64::MAX, &mut Vec::new(), debug, lost, now))
+        }
+        Err(error) => unread(&error),
+    };
+    drop(lock);
+    respond(reply)
+}

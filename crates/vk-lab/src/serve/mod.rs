@@ -1,0 +1,19 @@
+//! The edge: sockets, files, processes and the clock around GitLab's mind.
+
+mod admin;
+mod admin_status;
+mod artifacts;
+mod body;
+mod clock;
+mod fault;
+mod git;
+mod http;
+mod jobs;
+mod lab;
+mod projects;
+mod request;
+mod route;
+mod start;
+mod variables;
+
+pub use start::{Options, ServeError, serve};

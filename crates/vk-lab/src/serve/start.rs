@@ -1,0 +1,244 @@
+//! Start and end of a stand-in.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::lab::Lab;
+use super::projects::GitError;
+use super::variables::VariablesError;
+use super::{admin, admin_status, http, projects, variables};
+use crate::gitlab::Gitlab;
+
+/// How often silent jobs are looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// What to serve, and where.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the API and git are served.
+    pub addr: SocketAddr,
+    /// The address as clients see it; `http://<addr>` when left out.
+    pub url: Option<String>,
+    /// Projects: path and repository.
+    pub projects: Vec<(String, PathBuf)>,
+    /// File of project variables.
+    pub variables: Option<PathBuf>,
+    /// Where the runner's token is written.
+    pub token_file: PathBuf,
+    /// Private directory; a temporary one when left out.
+    pub state: Option<PathBuf>,
+    /// The admin socket; `admin.sock` in the private directory when left out.
+    pub admin: Option<PathBuf>,
+    /// The runner's tags.
+    pub tags: Vec<String>,
+    /// How long a job request is held, in nanoseconds.
+    pub long_poll_ns: u64,
+}
+
+/// Why it cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A file or socket.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The address.
+    #[error("cannot listen on {addr}: {source}; choose another --addr")]
+    Listen {
+        /// Which.
+        addr: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The variables.
+    #[error("--variables: {0}")]
+    Variables(#[from] VariablesError),
+    /// A repository.
+    #[error("--project: {0}")]
+    Git(#[from] GitError),
+    /// Two projects under one path.
+    #[error("--project: {0:?} is given twice; write GROUP/NAME=DIR")]
+    Twice(String),
+    /// The runtime or a signal.
+    #[error("cannot start: {0}")]
+    Start(#[source] std::io::Error),
+}
+
+fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ServeError {
+    let path = path.to_owned();
+    move |source| ServeError::File { what, path, source }
+}
+
+/// Serves until SIGTERM or SIGINT. How many promises were broken.
+///
+/// Prints one JSON line when it serves, `{"event":"serving",…}`, and one at its end,
+/// `{"event":"ended","broken":[…]}`.
+///
+/// # Errors
+///
+/// Why it could not start.
+pub fn serve(options: &Options) -> Result<usize, ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Start)?;
+    let result = runtime.block_on(run(options));
+    // What still runs is held calls of clients; they are not worth waiting for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn run(options: &Options) -> Result<usize, ServeError> {
+    let (state, _temporary) = private_dir(options.state.as_deref())?;
+    let dirs = real_dirs(&options.projects)?;
+    let given = match &options.variables {
+        Some(path) => variables::read(path, &dirs)?,
+        None => Default::default(),
+    };
+    let listener = TcpListener::bind(options.addr)
+        .await
+        .map_err(|source| ServeError::Listen {
+            addr: options.addr,
+            source,
+        })?;
+    let addr = listener.local_addr().map_err(ServeError::Start)?;
+    let url = options
+        .url
+        .clone()
+        .unwrap_or_else(|| format!("http://{addr}"));
+    let mut gitlab = Gitlab::new(&url, given, options.tags.clone());
+    gitlab.settings.long_poll_ns = options.long_poll_ns;
+    add_projects(&mut gitlab, &state, &options.projects, &dirs).await?;
+    if let Some(runner) = gitlab.runner() {
+        write_private(&options.token_file, runner.token.expose())?;
+    }
+    let admin_path = options
+        .admin
+        .clone()
+        .unwrap_or_else(|| state.join("admin.sock"));
+    let admin_socket = bind_private(&admin_path)?;
+    let lab = Arc::new(Lab::new(gitlab, state));
+    say(
+        &json!({"event": "serving", "url": url, "addr": addr.to_string(),
+                "admin": admin_path, "token_file": options.token_file}),
+    );
+    tokio::spawn(http::serve(Arc::clone(&lab), listener));
+    tokio::spawn(admin::serve(Arc::clone(&lab), admin_socket));
+    until_signal(&lab).await?;
+    lab.stop();
+    let _ = fs::remove_file(&admin_path);
+    let (shown, count) =
+        lab.look(|gitlab, _| (admin_status::broken(gitlab), gitlab.broken().len()));
+    say(&json!({"event": "ended", "broken": shown["broken"], "left_out": shown["left_out"]}));
+    Ok(count)
+}
+
+async fn until_signal(lab: &Lab) -> Result<(), ServeError> {
+    let mut term = signal(SignalKind::terminate()).map_err(ServeError::Start)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(ServeError::Start)?;
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            _ = term.recv() => return Ok(()),
+            _ = int.recv() => return Ok(()),
+            _ = sweep.tick() => lab.with(Gitlab::reap),
+        }
+    }
+}
+
+/// One line on the standard output; a closed one ends nothing.
+fn say(value: &serde_json::Value) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
+}
+
+/// The private directory, and what removes it at the end where it is a temporary one.
+fn private_dir(given: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), ServeError> {
+    let (path, temporary) = match given {
+        Some(path) => (path.to_owned(), None),
+        None => {
+            let made = tempfile::Builder::new().prefix("vk-lab-").tempdir();
+            let made = made.map_err(file("make a directory in", &std::env::temp_dir()))?;
+            (made.path().to_owned(), Some(made))
+        }
+    };
+    for part in [path.clone(), path.join("projects"), path.join("artifacts")] {
+        let mut builder = fs::DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(&part)
+            .map_err(file("create", &part))?;
+    }
+    let path = path.canonicalize().map_err(file("find", &path))?;
+    Ok((path, temporary))
+}
+
+fn real_dirs(projects: &[(String, PathBuf)]) -> Result<Vec<PathBuf>, ServeError> {
+    let real = projects.iter();
+    real.map(|(_, dir)| dir.canonicalize().map_err(file("find the project", dir)))
+        .collect()
+}
+
+async fn add_projects(
+    gitlab: &mut Gitlab,
+    state: &Path,
+    projects: &[(String, PathBuf)],
+    dirs: &[PathBuf],
+) -> Result<(), ServeError> {
+    for ((path, _), dir) in projects.iter().zip(dirs) {
+        if gitlab.project(Some(path)).is_some() {
+            return Err(ServeError::Twice(path.clone()));
+        }
+        let name = format!("{}.git", crate::gitlab::token::random_text());
+        let bare = state.join("projects").join(name);
+        projects::copy(dir, &bare).await?;
+        gitlab.add_project(path, bare, dir.clone());
+    }
+    Ok(())
+}
+
+/// Writes a secret so that only its owner can ever read it: beside it first, then in its place.
+fn write_private(path: &Path, secret: &str) -> Result<(), ServeError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let _ = fs::remove_file(&beside);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut out = options.open(&beside).map_err(file("create", &beside))?;
+    writeln!(out, "{secret}").map_err(file("write", &beside))?;
+    fs::rename(&beside, path).map_err(file("write", path))
+}
+
+/// Listens on a socket that only its owner can reach. A stale one is taken over, a live one not.
+fn bind_private(path: &Path) -> Result<UnixListener, ServeError> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        let source = std::io::ErrorKind::AddrInUse.into();
+        return Err(ServeError::File {
+            what: "listen on",
+            path: path.to_owned(),
+            source,
+        });
+    }
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path).map_err(file("listen on", path))?;
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(path, mode).map_err(file("protect", path))?;
+    Ok(listener)
+}
