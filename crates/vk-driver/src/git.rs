@@ -2,6 +2,8 @@
 
 mod checkout;
 mod credential;
+#[cfg(test)]
+mod dumb_server;
 mod host;
 mod mirror;
 #[cfg(test)]

@@ -10,7 +10,9 @@
 mod support;
 
 use serde_json::json;
-use support::{Node, SECRET, Started, add, spec, step};
+use support::{
+    Node, SECRET, SOURCES_SCRIPT, Started, add, check_sources, served, spec, spec_of, step,
+};
 use vk_driver::{Control, Stop};
 use vk_hub_proto::job::{ArtifactState, FailureClass};
 
@@ -110,4 +112,34 @@ async fn a_masked_value_is_nowhere_on_the_host_and_a_cancel_is_quick() {
             assert!(!found, "{}", path.display());
         }
     }
+}
+
+/// STAGE-06, STAGE-07, SPEC-22
+#[tokio::test]
+async fn the_sources_are_in_the_machine_as_the_repository_has_them() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let served = served();
+    let mut job = spec_of(&served, &SOURCES_SCRIPT);
+    let hook = |name: &str, line: &str| json!({ "name": name, "script": [line] });
+    add(
+        &mut job,
+        "hooks",
+        hook("pre_get_sources_script", "echo before"),
+    );
+    add(
+        &mut job,
+        "hooks",
+        hook("post_get_sources_script", "cat sub/file"),
+    );
+    let ran = node.run(node.qemu().await, job).await;
+    check_sources(&ran, &served);
+    assert!(ran.has("before"), "{}", ran.output);
+    let names = ran
+        .lines()
+        .iter()
+        .filter(|line| **line == "of the repository")
+        .count();
+    assert_eq!(names, 3, "{}", ran.output);
 }

@@ -11,7 +11,9 @@
 mod support;
 
 use serde_json::json;
-use support::{Node, Started, add, read, spec, step, variable};
+use support::{
+    Node, SOURCES_SCRIPT, Started, add, check_sources, read, served, spec, spec_of, step, variable,
+};
 use vk_driver::{Control, Stop};
 use vk_hub_proto::job::{ArtifactState, FailureClass};
 
@@ -434,4 +436,52 @@ async fn a_job_whose_process_died_ends_interrupted_and_never_runs_twice() {
     let ran_again = Started::new(again).end().await;
     assert_eq!(ran_again.result, ran.result);
     assert_eq!(read(&dir.join("output")), output);
+}
+
+/// STAGE-06, STAGE-07, SPEC-22
+#[tokio::test]
+async fn the_sources_are_in_the_process_as_the_repository_has_them() {
+    let Some(node) = Node::new("process") else {
+        return;
+    };
+    let served = served();
+    let mut job = spec_of(&served, &SOURCES_SCRIPT);
+    let hook = |name: &str, line: &str| json!({ "name": name, "script": [line] });
+    add(
+        &mut job,
+        "hooks",
+        hook("pre_get_sources_script", "echo before"),
+    );
+    add(
+        &mut job,
+        "hooks",
+        hook("post_get_sources_script", "cat sub/file"),
+    );
+    let ran = node.run(node.process(), job).await;
+    check_sources(&ran, &served);
+    assert!(ran.has("before"), "{}", ran.output);
+    let names = ran
+        .lines()
+        .iter()
+        .filter(|line| **line == "of the repository")
+        .count();
+    assert_eq!(names, 3, "{}", ran.output);
+}
+
+#[tokio::test]
+async fn an_entrypoint_runs_the_shell_and_sees_the_variables() {
+    let Some(node) = Node::new("process") else {
+        return;
+    };
+    let mut job = spec(&["echo in the script $FROM_ENTRY $CI_PROJECT_NAME"]);
+    add(&mut job, "variables", variable("CI_PROJECT_NAME", "p"));
+    let entry = "echo entry $CI_PROJECT_NAME; export FROM_ENTRY=yes; exec \"$@\"";
+    job["image"]["entrypoint"] = json!(["/bin/sh", "-c", entry, "entry"]);
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    assert!(
+        ran.has("entry p") && ran.has("in the script yes p"),
+        "{}",
+        ran.output
+    );
 }

@@ -29,7 +29,7 @@ pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
     let run = image.record().run.clone();
     let image_disk = image.disk().to_owned();
     job.shared().lease = Some(image);
-    if job.settings.strategy.has_sources() || job.shared().sourcing.is_none() {
+    if job.shared().sourcing.is_none() {
         sources::make_room(job).map_err(|error| system(format!("cannot make a disk: {error}")))?;
         let sourcing = sources::begin(job, 1);
         job.shared().sourcing = Some(sourcing);

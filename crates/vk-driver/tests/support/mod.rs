@@ -2,7 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+#[path = "../../src/git/dumb_server.rs"]
+mod dumb_server;
+
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -275,4 +279,89 @@ pub(crate) fn add(spec: &mut Value, list: &str, item: Value) {
         Some(items) => items.push(item),
         None => spec[list] = json!([item]),
     }
+}
+
+/// A repository with one commit, served to the job's token `the-token`.
+pub(crate) struct Served {
+    pub(crate) url: String,
+    pub(crate) sha: String,
+    _dir: TempDir,
+}
+
+/// Serves a repository of a program, a link and a file in a directory.
+pub(crate) fn served() -> Served {
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
+    std::fs::create_dir_all(work.join("sub")).unwrap();
+    std::fs::write(work.join("sub/file"), "of the repository\n").unwrap();
+    std::fs::write(work.join("run.sh"), "#!/bin/sh\necho the program ran\n").unwrap();
+    std::os::unix::fs::symlink("sub/file", work.join("link")).unwrap();
+    let git = |dir: &Path, args: &[&str]| {
+        let ran = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
+            .args(args)
+            .current_dir(dir)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "git {args:?}");
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    git(&work, &["init", "-q", "-b", "main"]);
+    git(&work, &["add", "."]);
+    git(&work, &["update-index", "--chmod=+x", "run.sh"]);
+    git(&work, &["commit", "-q", "-m", "one"]);
+    git(dir.path(), &["clone", "-q", "--bare", "work", "g/p.git"]);
+    let bare = dir.path().join("g/p.git");
+    git(&bare, &["update-server-info"]);
+    let strangers = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let port = dumb_server::serve(dir.path().to_owned(), strangers);
+    Served {
+        url: format!("http://127.0.0.1:{port}/g/p.git"),
+        sha: git(&bare, &["rev-parse", "main"]),
+        _dir: dir,
+    }
+}
+
+/// A job that fetches what is served.
+pub(crate) fn spec_of(served: &Served, script: &[&str]) -> Value {
+    let mut job = spec(script);
+    job["token"] = json!("the-token");
+    job["variables"] = json!([variable("GIT_STRATEGY", "fetch")]);
+    job["sources"]["repo_url"] = json!(served.url);
+    job["sources"]["sha"] = json!(served.sha);
+    job["sources"]["refspecs"] = json!(["+refs/heads/main:refs/remotes/origin/main"]);
+    job
+}
+
+/// What a job of [`served`] must say whatever runs it: the sources are there, whole, and its own.
+pub(crate) const SOURCES_SCRIPT: [&str; 5] = [
+    "./run.sh",
+    "cat link",
+    "cat .git/HEAD",
+    "echo more >> sub/file && cat sub/file && rm -rf sub && echo removed",
+    "cat .git/config; grep -r the-token . || echo no token",
+];
+
+/// Checks that.
+pub(crate) fn check_sources(ran: &Ran, served: &Served) {
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    for line in [
+        "the program ran",
+        "of the repository",
+        "more",
+        "removed",
+        "no token",
+    ] {
+        assert!(ran.has(line), "no {line:?} in {}", ran.output);
+    }
+    assert!(ran.has(&served.sha), "{}", ran.output);
+    assert!(
+        ran.has(&format!("\turl = {}", served.url)),
+        "{}",
+        ran.output
+    );
+    let sha = served.sha.get(..8).unwrap();
+    let checked = format!("\x1b[32;1mChecking out {sha} as detached HEAD (ref is main)...\x1b[0;m");
+    assert!(ran.has(&checked), "{}", ran.output);
 }
