@@ -181,7 +181,7 @@ impl Actor {
             };
             let passing_on = async {
                 while let Some(news) = read_news.recv().await {
-                    if inbox.send(Message::Job(job, news)).await.is_err() {
+                    if inbox.send(Message::Job(job, Box::new(news))).await.is_err() {
                         return;
                     }
                 }
@@ -229,7 +229,7 @@ impl Actor {
                     events: vec![event],
                     progress: None,
                 };
-                let _ = inbox.send(Message::Job(job, news)).await;
+                let _ = inbox.send(Message::Job(job, Box::new(news))).await;
             }
         });
     }

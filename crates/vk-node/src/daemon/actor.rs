@@ -32,7 +32,7 @@ const COMPACT_TIMES: u64 = 4;
 /// What the daemon's other tasks tell it.
 pub(crate) enum Message {
     /// What became of a job.
-    Job(JobId, News),
+    Job(JobId, Box<News>),
     /// What may be granted.
     Budgets(Budgets),
     /// An operator's call.
@@ -180,7 +180,7 @@ impl Actor {
 
     fn message(&mut self, message: Message) {
         match message {
-            Message::Job(job, news) => self.news(job, news),
+            Message::Job(job, news) => self.news(job, *news),
             Message::Budgets(budgets) => self.input(Input::Budgets(budgets)),
             Message::Call(call, reply) => {
                 // An operator who left needs no answer.

@@ -170,7 +170,9 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
         let _ = hang_up.send(());
         let _ = own.send(Message::Stop).await;
         let _ = (&mut actor).await;
-        let _ = session.await;
+        if !session.is_finished() {
+            let _ = session.await;
+        }
     };
     tokio::select! {
         closed = timeout(CLOSING, closing) => if closed.is_err() {

@@ -1,0 +1,19 @@
+//! The node's daemon and job processes as real processes, against a hub in the test.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may"
+)]
+
+mod daemon;
+mod gate;
+mod hub;
+mod jobs;
+mod join;
+mod scripted;
+mod session;
+mod store;
