@@ -239,12 +239,51 @@ pub(crate) fn make_work(work: &Path) -> Result<(), DriverError> {
     made.map_err(DriverError::file("make", work))
 }
 
-/// Removes it.
+/// Removes it. A guest that is a process leaves directories that even their owner may not enter.
 pub(crate) fn remove_work(work: &Path) -> Result<(), DriverError> {
-    match std::fs::remove_dir_all(work) {
+    let removed = match std::fs::remove_dir_all(work) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            unlock(work).and_then(|()| std::fs::remove_dir_all(work))
+        }
+        other => other,
+    };
+    match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(DriverError::file("remove", work)(error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Opens every directory at and below a path to its owner.
+fn unlock(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            unlock(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_nobody_may_enter_is_removed_all_the_same() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        make_work(&work).unwrap();
+        let locked = work.join("a/b");
+        std::fs::create_dir_all(&locked).unwrap();
+        std::fs::write(locked.join("file"), "x").unwrap();
+        std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0)).unwrap();
+        remove_work(&work).unwrap();
+        assert!(!work.exists());
+        remove_work(&work).unwrap();
     }
 }
