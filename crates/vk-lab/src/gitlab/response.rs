@@ -157,6 +157,13 @@ impl Gitlab {
     }
 }
 
+/// One more field of an object.
+pub(super) fn put(object: &mut Value, key: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(key.to_owned(), value);
+    }
+}
+
 fn dependency(other: &Job, job: &Job) -> Value {
     let token = job.token.expose();
     let mut entry = json!({"id": other.id, "name": other.spec.name, "token": token});
@@ -165,7 +172,11 @@ fn dependency(other: &Job, job: &Job) -> Value {
         .iter()
         .find(|artifact| artifact.kind == "archive");
     if let Some(archive) = archive.filter(|_| !other.erased) {
-        entry["artifacts_file"] = json!({"filename": archive.filename, "size": archive.size});
+        put(
+            &mut entry,
+            "artifacts_file",
+            json!({"filename": archive.filename, "size": archive.size}),
+        );
     }
     entry
 }
@@ -207,7 +218,7 @@ fn artifacts(spec: &ArtifactsSpec) -> Option<Value> {
             "artifact_type": "archive", "artifact_format": "zip",
         });
         if !spec.exclude.is_empty() {
-            archive["exclude"] = json!(spec.exclude);
+            put(&mut archive, "exclude", json!(spec.exclude));
         }
         list.push(archive);
     }
@@ -217,7 +228,7 @@ fn artifacts(spec: &ArtifactsSpec) -> Option<Value> {
             "artifact_type": kind, "artifact_format": artifact::format_of(kind),
         });
         if let Some(expire) = &spec.expire_in {
-            report["expire_in"] = json!(expire);
+            put(&mut report, "expire_in", json!(expire));
         }
         list.push(report);
     }

@@ -64,6 +64,6 @@ mod tests {
         assert!(one.expose().starts_with("glrt-") && one.expose().len() == 25);
         assert_ne!(one, fresh("glrt-"));
         assert!(!format!("{one:?}").contains(one.expose()));
-        assert!(one.matches(&one.expose().to_owned()) && !one.matches("glrt-"));
+        assert!(one.matches(one.expose()) && !one.matches("glrt-"));
     }
 }

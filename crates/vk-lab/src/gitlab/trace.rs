@@ -68,7 +68,7 @@ impl Gitlab {
         &mut self,
         id: u64,
         start: u64,
-        body: &mut Vec<u8>,
+        body: &mut [u8],
         debug: bool,
         lost: bool,
         now: u64,

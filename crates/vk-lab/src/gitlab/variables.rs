@@ -4,10 +4,17 @@
 use serde_json::{Value, json};
 
 use super::job::Job;
+use super::response::put;
 use super::spec::Variable;
 use super::state::{Gitlab, Pipeline, Project};
 use super::token::Secret;
 
+/// Longest value that references may make.
+const MAX_EXPANDED: usize = 64 << 10;
+/// Deepest nesting of references.
+const MAX_DEPTH: usize = 16;
+/// Most references resolved for one value.
+const MAX_REFERENCES: u32 = 1_000;
 const ZERO_SHA: &str = "0000000000000000000000000000000000000000";
 
 /// A time as GitLab writes it, in UTC with seconds.
@@ -44,21 +51,32 @@ fn slug(text: &str) -> String {
 }
 
 impl Gitlab {
-    /// The variables of a job, as the job response lists them.
+    /// The variables of a job, as the job response lists them: references are resolved but for
+    /// those to nothing, to files and to raw ones.
     pub(super) fn variables_json(&self, job: &Job) -> Vec<Value> {
+        let list = self.all_variables(job);
+        list.iter()
+            .map(|entry| entry.json(&expand(&list, entry)))
+            .collect()
+    }
+
+    fn all_variables(&self, job: &Job) -> Vec<Entry> {
         let Some((pipeline, project)) = self.place_of(job) else {
             return Vec::new();
         };
-        let mut list = self.job_variables(job, pipeline, project);
-        list.extend(commit_variables(pipeline));
-        let mut list: Vec<Value> = list
+        let mut own = self.job_variables(job, pipeline, project);
+        own.extend(commit_variables(pipeline));
+        let mut list: Vec<Entry> = own
             .into_iter()
-            .map(|(key, value)| public(key, value))
+            .map(|(key, value)| Entry::own(key, &value, true, false))
             .collect();
         list.extend(self.secret_variables(job, project));
-        for (key, variable) in self.given_variables(job) {
-            list.push(given(key, variable));
-        }
+        let given = self.given_variables(job).into_iter();
+        list.extend(given.map(|(key, variable)| Entry {
+            key,
+            variable,
+            public: false,
+        }));
         list
     }
 
@@ -110,14 +128,18 @@ impl Gitlab {
         ]
     }
 
-    fn secret_variables(&self, job: &Job, project: &Project) -> Vec<Value> {
+    fn secret_variables(&self, job: &Job, project: &Project) -> [Entry; 4] {
         let token = job.token.expose();
-        let hidden = |key: &str, value: &str, masked: bool| json!({"key": key, "value": value, "public": false, "masked": masked});
-        vec![
-            hidden("CI_JOB_TOKEN", token, true),
-            hidden("CI_REGISTRY_PASSWORD", token, true),
-            hidden("CI_DEPENDENCY_PROXY_PASSWORD", token, true),
-            hidden("CI_REPOSITORY_URL", &self.repo_url(job, project), false),
+        [
+            Entry::own("CI_JOB_TOKEN", token, false, true),
+            Entry::own("CI_REGISTRY_PASSWORD", token, false, true),
+            Entry::own("CI_DEPENDENCY_PROXY_PASSWORD", token, false, true),
+            Entry::own(
+                "CI_REPOSITORY_URL",
+                &self.repo_url(job, project),
+                false,
+                false,
+            ),
         ]
     }
 
@@ -161,14 +183,114 @@ impl Gitlab {
 
     /// Values that must not stand in the job's trace, with their names.
     pub(super) fn masked_values(&self, job: &Job) -> Vec<(String, Secret)> {
-        let given = self
-            .given_variables(job)
-            .into_iter()
-            .filter(|(_, v)| v.masked);
-        given
-            .map(|(key, variable)| (key, Secret::new(variable.value)))
+        let list = self.all_variables(job);
+        let masked = list.iter().filter(|e| e.variable.masked && !e.is_token());
+        masked
+            .map(|entry| (entry.key.clone(), Secret::new(expand(&list, entry))))
             .collect()
     }
+}
+
+/// One variable on its way to a job.
+struct Entry {
+    key: String,
+    variable: Variable,
+    public: bool,
+}
+
+impl Entry {
+    fn own(key: &str, value: &str, public: bool, masked: bool) -> Self {
+        let variable = Variable {
+            value: value.to_owned(),
+            masked,
+            ..Variable::default()
+        };
+        Self {
+            key: key.to_owned(),
+            variable,
+            public,
+        }
+    }
+
+    /// The job's token is looked for apart, and once.
+    fn is_token(&self) -> bool {
+        self.key.starts_with("CI_") && self.variable.value.starts_with("glcbt-")
+    }
+
+    fn json(&self, value: &str) -> Value {
+        let mut entry = json!({
+            "key": self.key, "value": value, "public": self.public,
+            "masked": self.variable.masked,
+        });
+        for (name, set) in [("file", self.variable.file), ("raw", self.variable.raw)] {
+            if set {
+                put(&mut entry, name, true.into());
+            }
+        }
+        entry
+    }
+}
+
+/// The value of an entry with its references resolved.
+fn expand(list: &[Entry], entry: &Entry) -> String {
+    if entry.variable.raw {
+        return entry.variable.value.clone();
+    }
+    let mut path = Path {
+        within: vec![entry.key.as_str()],
+        left: MAX_REFERENCES,
+    };
+    expand_text(list, &entry.variable.value, &mut path)
+}
+
+/// Where an expansion is: the names around it, and how many references it may still resolve.
+struct Path<'a> {
+    within: Vec<&'a str>,
+    left: u32,
+}
+
+fn expand_text<'a>(list: &'a [Entry], text: &str, path: &mut Path<'a>) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let (name, tail) = reference(after);
+        let known = list.iter().rfind(|other| other.key == name);
+        let usable = known.filter(|other| {
+            let plain = !other.variable.file && !other.variable.raw;
+            plain
+                && path.within.len() < MAX_DEPTH
+                && path.left > 0
+                && !path.within.contains(&other.key.as_str())
+        });
+        match usable.filter(|_| out.len() < MAX_EXPANDED) {
+            Some(other) => {
+                path.left -= 1;
+                path.within.push(&other.key);
+                out.push_str(&expand_text(list, &other.variable.value, path));
+                path.within.pop();
+                rest = tail;
+            }
+            None => {
+                out.push('$');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The name that stands behind a `$`, as `NAME` or `{NAME}`, and what follows it.
+fn reference(after: &str) -> (&str, &str) {
+    if let Some((name, tail)) = after
+        .strip_prefix('{')
+        .and_then(|rest| rest.split_once('}'))
+    {
+        return (name, tail);
+    }
+    let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    after.split_at(end.unwrap_or(after.len()))
 }
 
 fn host_of(base: &str) -> &str {
@@ -194,23 +316,6 @@ fn commit_variables(pipeline: &Pipeline) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn public(key: &str, value: String) -> Value {
-    json!({"key": key, "value": value, "public": true, "masked": false})
-}
-
-fn given(key: String, variable: Variable) -> Value {
-    let mut entry = json!({
-        "key": key, "value": variable.value, "public": false, "masked": variable.masked,
-    });
-    if variable.file {
-        entry["file"] = true.into();
-    }
-    if variable.raw {
-        entry["raw"] = true.into();
-    }
-    entry
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +330,47 @@ mod tests {
         for (ms, text) in rows {
             assert_eq!(iso8601(ms), text);
         }
+    }
+
+    #[test]
+    fn references_are_resolved_but_for_unknown_file_and_raw_ones_and_circles() {
+        let entry = |key: &str, value: &str, file, raw| {
+            let variable = Variable {
+                value: value.into(),
+                file,
+                raw,
+                ..Variable::default()
+            };
+            Entry {
+                key: key.into(),
+                variable,
+                public: false,
+            }
+        };
+        let list = [
+            entry("A", "1", false, false),
+            entry("A", "2", false, false),
+            entry("FILE", "f", true, false),
+            entry("RAW", "$A", false, true),
+            entry("LOOP", "<$POOL>", false, false),
+            entry("POOL", "$LOOP", false, false),
+            entry("NEST", "n${A}", false, false),
+        ];
+        let rows = [
+            ("$A${A}x", "22x"),
+            ("$NEST-$NOPE-${NOPE}", "n2-$NOPE-${NOPE}"),
+            ("$FILE $RAW", "$FILE $RAW"),
+            ("$LOOP", "<$LOOP>"),
+            ("a$ $$A ${A", "a$ $2 ${A"),
+        ];
+        for (text, want) in rows {
+            assert_eq!(
+                expand(&list, &entry("X", text, false, false)),
+                want,
+                "{text}"
+            );
+        }
+        assert_eq!(expand(&list, &list[3]), "$A");
     }
 
     #[test]

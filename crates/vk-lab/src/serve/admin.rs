@@ -9,8 +9,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
+use super::admin_status as status;
 use super::lab::Lab;
-use super::{admin_status as status, projects};
 use crate::admin::{AdminError, Command, Expected, FaultPlan, RunnerEdit, SettingsEdit};
 use crate::gitlab::ledger::Expectation;
 use crate::gitlab::spec::PipelineSpec;
@@ -155,7 +155,9 @@ async fn trigger(lab: &Lab, spec: PipelineSpec) -> Answer {
         return Err(AdminError::new("conflict", text));
     }
     let id = lab.with(|gitlab, _| gitlab.next_pipeline_id());
-    let commit = projects::pin(&repository, spec.git_ref.as_deref(), id)
+    let commit = lab
+        .git
+        .pin(&repository, spec.git_ref.as_deref(), id)
         .await
         .map_err(|error| AdminError::new("failed", error.to_string()))?;
     let names: Vec<String> = spec.jobs.iter().map(|job| job.name.clone()).collect();

@@ -12,10 +12,10 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::body::{self, OutBody, respond};
 use super::lab::Lab;
-use super::projects;
 use crate::gitlab::Reply;
 
 /// Longest head that the CGI program may print.
@@ -89,12 +89,11 @@ async fn backend(
     repository: PathBuf,
     service: &str,
 ) -> std::io::Result<Response<OutBody>> {
-    let slot = lab
-        .git_slots
-        .acquire()
+    let slot = Arc::clone(&lab.git_slots)
+        .acquire_owned()
         .await
         .map_err(std::io::Error::other)?;
-    let mut command = projects::git(&repository);
+    let mut command = lab.git.command(&repository);
     let header = |name: &str| {
         request
             .headers()
@@ -126,10 +125,10 @@ async fn backend(
     tokio::spawn(feed(request.into_body(), input));
     let mut output = BufReader::new(output);
     let mut response = head(&mut output).await?;
-    drop(slot);
     *response.body_mut() = body::stream(Running {
         output,
         _child: child,
+        _slot: slot,
     });
     Ok(response)
 }
@@ -188,6 +187,7 @@ async fn head(output: &mut BufReader<ChildStdout>) -> std::io::Result<Response<O
 struct Running {
     output: BufReader<ChildStdout>,
     _child: Child,
+    _slot: OwnedSemaphorePermit,
 }
 
 impl tokio::io::AsyncRead for Running {

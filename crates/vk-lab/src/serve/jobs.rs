@@ -82,7 +82,7 @@ pub(super) async fn patch(
         }
         // A body as large as the whole limit is over it wherever it starts.
         Err(ReadError::TooLarge(_)) => {
-            lab.with(|gitlab, now| gitlab.append(id, u64::MAX, &mut Vec::new(), debug, lost, now))
+            lab.with(|gitlab, now| gitlab.append(id, u64::MAX, &mut [], debug, lost, now))
         }
         Err(error) => unread(&error),
     };

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, watch};
 
 use super::clock::Clock;
 use super::fault::Faults;
+use super::projects::Git;
 use crate::gitlab::Gitlab;
 
 /// Git processes that run at once.
@@ -21,20 +22,22 @@ pub(super) struct Lab {
     pub(super) faults: Faults,
     /// Private directory: bare repositories and artifacts.
     pub(super) state: PathBuf,
-    pub(super) git_slots: Semaphore,
+    pub(super) git: Git,
+    pub(super) git_slots: Arc<Semaphore>,
     ticks: watch::Sender<u64>,
     changes: watch::Sender<u64>,
     stopping: AtomicBool,
 }
 
 impl Lab {
-    pub(super) fn new(gitlab: Gitlab, state: PathBuf) -> Self {
+    pub(super) fn new(gitlab: Gitlab, git: Git, state: PathBuf) -> Self {
         Self {
             gitlab: Mutex::new(gitlab),
             clock: Clock::default(),
             faults: Faults::default(),
             state,
-            git_slots: Semaphore::new(MAX_GIT),
+            git,
+            git_slots: Arc::new(Semaphore::new(MAX_GIT)),
             ticks: watch::Sender::new(0),
             changes: watch::Sender::new(0),
             stopping: AtomicBool::new(false),

@@ -38,127 +38,154 @@ pub enum GitError {
     },
 }
 
-/// A git that reads no configuration of the user's or the host's, and asks nobody.
-pub(super) fn git(repository: &Path) -> Command {
-    let mut command = Command::new("git");
-    command
-        .env_clear()
-        .env(
-            "PATH",
-            std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()),
-        )
-        .env("HOME", "/nonexistent")
-        .env("LC_ALL", "C")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_TERMINAL_PROMPT", "0")
+/// Git without any configuration of the user's or the host's, and which asks nobody.
+#[derive(Debug)]
+pub(super) struct Git {
+    config: PathBuf,
+}
+
+impl Git {
+    /// Git whose one configuration file lies in the private directory.
+    pub(super) fn new(state: &Path) -> std::io::Result<Self> {
+        let config = state.join("gitconfig");
         // The repositories may belong to another user; they were named by whoever started this.
-        .args(["-c", "safe.directory=*"])
-        .current_dir(repository)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    command
-}
-
-async fn run(repository: &Path, arguments: &[&str]) -> Result<String, GitError> {
-    let mut child = git(repository)
-        .args(arguments)
-        .spawn()
-        .map_err(GitError::Start)?;
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let read_out = async {
-        if let Some(stdout) = stdout {
-            let _ = stdout.take(MAX_SAID).read_to_end(&mut out).await;
-        }
-    };
-    let read_err = async {
-        if let Some(stderr) = stderr {
-            let _ = stderr.take(MAX_SAID).read_to_end(&mut err).await;
-        }
-    };
-    tokio::join!(read_out, read_err);
-    let status = child.wait().await.map_err(GitError::Start)?;
-    if status.success() {
-        return Ok(String::from_utf8_lossy(&out).trim().to_owned());
+        // Only a file reaches the git that a clone or fetch starts on the other side.
+        std::fs::write(&config, "[safe]\n\tdirectory = *\n")?;
+        Ok(Self { config })
     }
-    let what = arguments.join(" ");
-    let said = String::from_utf8_lossy(&err).trim().to_owned();
-    Err(GitError::Failed {
-        what,
-        at: repository.to_owned(),
-        said,
-    })
-}
 
-/// Makes the bare copy of `source` at `bare`.
-pub(super) async fn copy(source: &Path, bare: &Path) -> Result<(), GitError> {
-    let source = source.to_string_lossy();
-    let parent = bare.parent().unwrap_or(bare);
-    let target = bare.to_string_lossy();
-    run(
-        parent,
-        &[
-            "clone",
-            "--quiet",
-            "--mirror",
-            "--no-hardlinks",
-            "--",
-            &source,
-            &target,
-        ],
-    )
-    .await?;
-    for setting in [
-        ["uploadpack.allowAnySHA1InWant", "true"],
-        ["uploadpack.allowFilter", "true"],
-        ["http.receivepack", "false"],
-    ] {
-        run(bare, &["config", setting[0], setting[1]]).await?;
+    /// The program, to be run in `repository`.
+    pub(super) fn command(&self, repository: &Path) -> Command {
+        let mut command = Command::new("git");
+        command
+            .env_clear()
+            .env(
+                "PATH",
+                std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()),
+            )
+            .env("HOME", "/nonexistent")
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", &self.config)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .current_dir(repository)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
     }
-    Ok(())
-}
 
-/// Brings the copy up to date, finds the commit of `name` (or of `HEAD`) and pins it under
-/// `refs/pipelines/<id>`.
-pub(super) async fn pin(bare: &Path, name: Option<&str>, id: u64) -> Result<Commit, GitError> {
-    run(
-        bare,
-        &[
-            "fetch",
-            "--quiet",
-            "origin",
-            "+refs/heads/*:refs/heads/*",
-            "+refs/tags/*:refs/tags/*",
-        ],
-    )
-    .await?;
-    let name = match name {
-        Some(name) => name.to_owned(),
-        None => run(bare, &["symbolic-ref", "--short", "HEAD"]).await?,
-    };
-    let (sha, tag) = resolve(bare, &name).await?;
-    run(bare, &["update-ref", &format!("refs/pipelines/{id}"), &sha]).await?;
-    let format = run(bare, &["rev-parse", "--show-object-format"]).await?;
-    Ok(Commit {
-        git_ref: name,
-        tag,
-        sha,
-        format,
-    })
-}
-
-async fn resolve(bare: &Path, name: &str) -> Result<(String, bool), GitError> {
-    for (place, tag) in [("refs/heads", false), ("refs/tags", true)] {
-        let spec = format!("{place}/{name}^{{commit}}");
-        if let Ok(sha) = run(bare, &["rev-parse", "--verify", "--quiet", &spec]).await {
-            return Ok((sha, tag));
+    async fn run(&self, repository: &Path, arguments: &[&str]) -> Result<String, GitError> {
+        let mut child = self
+            .command(repository)
+            .args(arguments)
+            .spawn()
+            .map_err(GitError::Start)?;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let read_out = async {
+            if let Some(stdout) = stdout {
+                let _ = stdout.take(MAX_SAID).read_to_end(&mut out).await;
+            }
+        };
+        let read_err = async {
+            if let Some(stderr) = stderr {
+                let _ = stderr.take(MAX_SAID).read_to_end(&mut err).await;
+            }
+        };
+        tokio::join!(read_out, read_err);
+        let status = child.wait().await.map_err(GitError::Start)?;
+        if status.success() {
+            return Ok(String::from_utf8_lossy(&out).trim().to_owned());
         }
+        let what = arguments.join(" ");
+        let said = String::from_utf8_lossy(&err).trim().to_owned();
+        Err(GitError::Failed {
+            what,
+            at: repository.to_owned(),
+            said,
+        })
     }
-    Err(GitError::NoRef {
-        at: bare.to_owned(),
-        name: name.to_owned(),
-    })
+
+    /// Makes the bare copy of `source` at `bare`.
+    pub(super) async fn copy(&self, source: &Path, bare: &Path) -> Result<(), GitError> {
+        let source = source.to_string_lossy();
+        let parent = bare.parent().unwrap_or(bare);
+        let target = bare.to_string_lossy();
+        self.run(
+            parent,
+            &[
+                "clone",
+                "--quiet",
+                "--mirror",
+                "--no-hardlinks",
+                "--",
+                &source,
+                &target,
+            ],
+        )
+        .await?;
+        for setting in [
+            ["uploadpack.allowAnySHA1InWant", "true"],
+            ["uploadpack.allowFilter", "true"],
+            ["http.receivepack", "false"],
+        ] {
+            self.run(bare, &["config", setting[0], setting[1]]).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings the copy up to date, finds the commit of `name` (or of `HEAD`) and pins it under
+    /// `refs/pipelines/<id>`.
+    pub(super) async fn pin(
+        &self,
+        bare: &Path,
+        name: Option<&str>,
+        id: u64,
+    ) -> Result<Commit, GitError> {
+        self.run(
+            bare,
+            &[
+                "fetch",
+                "--quiet",
+                "origin",
+                "+refs/heads/*:refs/heads/*",
+                "+refs/tags/*:refs/tags/*",
+            ],
+        )
+        .await?;
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => self.run(bare, &["symbolic-ref", "--short", "HEAD"]).await?,
+        };
+        let (sha, tag) = self.resolve(bare, &name).await?;
+        self.run(bare, &["update-ref", &format!("refs/pipelines/{id}"), &sha])
+            .await?;
+        let format = self
+            .run(bare, &["rev-parse", "--show-object-format"])
+            .await?;
+        Ok(Commit {
+            git_ref: name,
+            tag,
+            sha,
+            format,
+        })
+    }
+
+    async fn resolve(&self, bare: &Path, name: &str) -> Result<(String, bool), GitError> {
+        for (place, tag) in [("refs/heads", false), ("refs/tags", true)] {
+            let spec = format!("{place}/{name}^{{commit}}");
+            if let Ok(sha) = self
+                .run(bare, &["rev-parse", "--verify", "--quiet", &spec])
+                .await
+            {
+                return Ok((sha, tag));
+            }
+        }
+        Err(GitError::NoRef {
+            at: bare.to_owned(),
+            name: name.to_owned(),
+        })
+    }
 }

@@ -13,9 +13,9 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::lab::Lab;
-use super::projects::GitError;
+use super::projects::{Git, GitError};
 use super::variables::VariablesError;
-use super::{admin, admin_status, http, projects, variables};
+use super::{admin, http, variables};
 use crate::gitlab::Gitlab;
 
 /// How often silent jobs are looked for.
@@ -123,7 +123,8 @@ async fn run(options: &Options) -> Result<usize, ServeError> {
         .unwrap_or_else(|| format!("http://{addr}"));
     let mut gitlab = Gitlab::new(&url, given, options.tags.clone());
     gitlab.settings.long_poll_ns = options.long_poll_ns;
-    add_projects(&mut gitlab, &state, &options.projects, &dirs).await?;
+    let git = Git::new(&state).map_err(file("write git's configuration in", &state))?;
+    add_projects(&mut gitlab, &git, &state, &options.projects, &dirs).await?;
     if let Some(runner) = gitlab.runner() {
         write_private(&options.token_file, runner.token.expose())?;
     }
@@ -132,7 +133,7 @@ async fn run(options: &Options) -> Result<usize, ServeError> {
         .clone()
         .unwrap_or_else(|| state.join("admin.sock"));
     let admin_socket = bind_private(&admin_path)?;
-    let lab = Arc::new(Lab::new(gitlab, state));
+    let lab = Arc::new(Lab::new(gitlab, git, state));
     say(
         &json!({"event": "serving", "url": url, "addr": addr.to_string(),
                 "admin": admin_path, "token_file": options.token_file}),
@@ -142,10 +143,9 @@ async fn run(options: &Options) -> Result<usize, ServeError> {
     until_signal(&lab).await?;
     lab.stop();
     let _ = fs::remove_file(&admin_path);
-    let (shown, count) =
-        lab.look(|gitlab, _| (admin_status::broken(gitlab), gitlab.broken().len()));
-    say(&json!({"event": "ended", "broken": shown["broken"], "left_out": shown["left_out"]}));
-    Ok(count)
+    let (broken, left_out) = lab.look(|gitlab, _| (gitlab.broken(), gitlab.ledger.left_out));
+    say(&json!({"event": "ended", "broken": broken, "left_out": left_out}));
+    Ok(broken.len())
 }
 
 async fn until_signal(lab: &Lab) -> Result<(), ServeError> {
@@ -197,6 +197,7 @@ fn real_dirs(projects: &[(String, PathBuf)]) -> Result<Vec<PathBuf>, ServeError>
 
 async fn add_projects(
     gitlab: &mut Gitlab,
+    git: &Git,
     state: &Path,
     projects: &[(String, PathBuf)],
     dirs: &[PathBuf],
@@ -207,7 +208,7 @@ async fn add_projects(
         }
         let name = format!("{}.git", crate::gitlab::token::random_text());
         let bare = state.join("projects").join(name);
-        projects::copy(dir, &bare).await?;
+        git.copy(dir, &bare).await?;
         gitlab.add_project(path, bare, dir.clone());
     }
     Ok(())

@@ -147,7 +147,7 @@ mod tests {
         let root = dir.path().canonicalize().unwrap();
         let open = read(&write(&root, "A='x'", 0o644), &[]).unwrap_err();
         assert!(open.to_string().contains("chmod 600"), "{open}");
-        let inside = read(&write(&root, "A='x'", 0o600), &[root.clone()]).unwrap_err();
+        let inside = read(&write(&root, "A='x'", 0o600), std::slice::from_ref(&root)).unwrap_err();
         assert!(
             inside.to_string().contains("inside the project"),
             "{inside}"
