@@ -8,14 +8,14 @@ use super::reply::Reply;
 use super::runner::Info;
 use super::spec::AllowFailure;
 use super::state::Gitlab;
-use super::token;
+use super::token::{self, Secret};
 
 /// The body of a job request; unknown fields are ignored.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct JobRequest {
     /// The runner's token.
     #[serde(default)]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// Which manager asks.
     #[serde(default)]
     pub system_id: Option<String>,
@@ -42,13 +42,13 @@ impl Gitlab {
         let (Some(token), Some(seen)) = (&request.token, &request.last_update) else {
             return Gate::Pass;
         };
-        if self.settings.long_poll_ns == 0 || token.is_empty() || seen.is_empty() {
+        if self.settings.long_poll_ns == 0 || token.expose().is_empty() || seen.is_empty() {
             return Gate::Pass;
         }
         let runner = self
             .runners
             .iter()
-            .find(|runner| runner.token.matches(token));
+            .find(|runner| runner.token.matches(token.expose()));
         match runner {
             Some(runner) if runner.queue_value == *seen => Gate::Hold,
             _ => Gate::Pass,
@@ -57,7 +57,7 @@ impl Gitlab {
 
     /// Rails' part of a request: 201 with a job that is running from here on, or why not.
     pub fn request_job(&mut self, request: &JobRequest, now: u64) -> Reply {
-        let id = match self.runner_of(request.token.as_deref(), now) {
+        let id = match self.runner_of(request.token.as_ref().map(Secret::expose), now) {
             Ok(id) => id,
             Err(reply) => return reply,
         };

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-/// Status, headers and body of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Status, headers and body of an answer. Its body may hold tokens, so it cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// HTTP status.
     pub status: u16,

@@ -2,6 +2,7 @@
 //! read from a project's YAML. What is not known is refused, never ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +51,7 @@ pub struct PipelineSpec {
 }
 
 /// A variable: its value, or a table with its properties.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum VariableSpec {
     /// Only a value.
@@ -60,7 +61,7 @@ pub enum VariableSpec {
 }
 
 /// A variable with all its properties.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variable {
     /// Its value.
@@ -77,6 +78,21 @@ pub struct Variable {
     /// Only for protected refs; the stand-in's projects have none, so such a variable is withheld.
     #[serde(default)]
     pub protected: bool,
+}
+
+/// Any variable may be a secret: none is shown.
+impl fmt::Debug for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variable")
+            .field("masked", &self.masked)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for VariableSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.full().fmt(f)
+    }
 }
 
 impl VariableSpec {

@@ -7,6 +7,7 @@ use super::ledger::{Channel, Kind};
 use super::reply::Reply;
 use super::response::FAILURE_REASONS;
 use super::state::Gitlab;
+use super::token::Secret;
 
 /// GitLab gives up a trace that is not stored after this long.
 const GIVE_UP_MS: u64 = 5 * 60_000;
@@ -18,7 +19,7 @@ pub(super) const TOUCH_MS: u64 = 15 * 60_000;
 pub struct Update {
     /// The job's token.
     #[serde(default)]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// `running`, `success` or `failed`.
     #[serde(default)]
     pub state: Option<String>,
@@ -65,7 +66,12 @@ impl Update {
 impl Gitlab {
     /// Takes an update. `begun` is the call's number; `lost` says that its answer will not arrive.
     pub fn update(&mut self, id: u64, update: &Update, begun: u64, lost: bool, now: u64) -> Reply {
-        let Some(token) = update.token.as_deref().filter(|token| !token.is_empty()) else {
+        let Some(token) = update
+            .token
+            .as_ref()
+            .map(Secret::expose)
+            .filter(|token| !token.is_empty())
+        else {
             return Reply::invalid("token is missing");
         };
         match update.state.as_deref() {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::body::{self, OutBody, ReadError, respond};
 use super::lab::Lab;
+use crate::gitlab::token::Secret;
 use crate::gitlab::{Gate, Info, JobRequest, Reply};
 
 /// The layer before Rails refuses larger job requests.
@@ -20,7 +21,7 @@ pub(super) const MAX_SMALL: u64 = 256 << 10;
 #[derive(Debug, Default, Deserialize)]
 struct RunnerCall {
     #[serde(default)]
-    token: Option<String>,
+    token: Option<Secret>,
     #[serde(default)]
     system_id: Option<String>,
     #[serde(default)]
@@ -115,9 +116,11 @@ pub(super) async fn runner(
         Err(_) if bytes.is_empty() => RunnerCall::default(),
         Err(_) => return respond(Reply::invalid("the body is not a JSON object of this call")),
     };
-    let token = call.token.or_else(|| query.get("token").cloned());
+    let token = call
+        .token
+        .or_else(|| query.get("token").cloned().map(Secret::new));
     let system = call.system_id.or_else(|| query.get("system_id").cloned());
-    let (token, system) = (token.as_deref(), system.as_deref());
+    let (token, system) = (token.as_ref().map(Secret::expose), system.as_deref());
     respond(lab.with(|gitlab, now| match action {
         RunnerAction::Verify => gitlab.verify(token, system, call.info.as_ref(), now),
         RunnerAction::ResetToken => gitlab.reset_runner_token(token, now),
