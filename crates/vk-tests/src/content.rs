@@ -17,11 +17,13 @@ pub const WHOLE_MAX: u64 = 1 << 30;
 const PIECE: usize = 1 << 20;
 /// A block that holds zeros alone is as good as a hole.
 const BLOCK: usize = 4096;
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// The digest of a file of `size` bytes: `sha256:` and the SHA-256 of its content, or, of a file
 /// above `whole_max` bytes, `blocks-sha256:` and the SHA-256 of every 4 KiB block that holds anything
-/// but zeros, each behind its offset (8 bytes, little-endian). Only data is read for the latter
-/// (`SEEK_DATA`), and which holes a file system keeps makes no difference.
+/// but zeros, each behind its offset (8 bytes, little-endian): as good a proof, at the price of reading
+/// and not of hashing. Holes are not read where a file system tells them (`SEEK_DATA`), and which of
+/// them it tells makes no difference; EROFS of Linux 6.1 tells none.
 ///
 /// # Errors
 /// A file that cannot be read, or ends before `size`.
@@ -45,7 +47,7 @@ pub fn digest(file: &File, size: u64, whole_max: u64) -> io::Result<String> {
 
 fn blocks(context: &mut Context, at: u64, bytes: &[u8]) {
     for (index, block) in bytes.chunks(BLOCK).enumerate() {
-        if block.iter().any(|byte| *byte != 0) {
+        if !ZEROS.starts_with(block) {
             context.update(&(at + (index * BLOCK) as u64).to_le_bytes());
             context.update(block);
         }
@@ -108,7 +110,12 @@ mod tests {
         assert!(whole.starts_with("blocks-sha256:"));
         // Zeros that are written down are no holes to the file system.
         let zeros = vec![0; 1 << 20];
-        let written = of(&[(0, b"a"), (20_000_000, b"b"), (40_000_000, &zeros), pieces[2]]);
+        let written = of(&[
+            (0, b"a"),
+            (20_000_000, b"b"),
+            (40_000_000, &zeros),
+            pieces[2],
+        ]);
         assert_eq!(written, whole);
         for moved in [
             [(1, &b"a"[..]), pieces[1], pieces[2]],

@@ -71,7 +71,10 @@ fn inode(path: &Path, meta: &Metadata, whole_max: u64) -> anyhow::Result<Inode> 
         mode: meta.mode(),
         uid: meta.uid(),
         gid: meta.gid(),
-        mtime: (meta.mtime(), u32::try_from(meta.mtime_nsec()).with_context(what)?),
+        mtime: (
+            meta.mtime(),
+            u32::try_from(meta.mtime_nsec()).with_context(what)?,
+        ),
         nlink: meta.nlink(),
         xattrs: xattrs(path).with_context(what)?,
         ..Inode::default()
@@ -99,7 +102,9 @@ fn xattrs(path: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut names = vec![0; XATTR_MAX];
     let length = llistxattr(path, &mut names[..])?;
     names.truncate(length);
-    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let names = names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
     names
         .map(|name| {
             let mut value = vec![0; XATTR_MAX];
@@ -131,14 +136,24 @@ mod tests {
         .unwrap();
         let paths: Vec<&str> = found.iter().map(|one| one.path.as_str()).collect();
         let long = hex(&[0xff; 255]);
-        let wanted = ["", &hex(b"d"), &hex(b"d/file"), &hex(b"link"), &hex(b"same"), &long];
+        let wanted = [
+            "",
+            &hex(b"d"),
+            &hex(b"d/file"),
+            &hex(b"link"),
+            &hex(b"same"),
+            &long,
+        ];
         assert_eq!(paths, wanted);
         let inode = |at: usize| &found[at].inode;
         assert_eq!((inode(0).mode & 0o170_000, inode(0).nlink), (0o040_000, 3));
         assert_eq!((inode(2).size, inode(2).nlink), (3, 2));
         assert_eq!(found[2].identity, found[4].identity);
         assert!(inode(2).content.starts_with("sha256:ba7816bf"));
-        assert_eq!((inode(3).target.as_str(), inode(3).size), (hex(b"d/file").as_str(), 6));
+        assert_eq!(
+            (inode(3).target.as_str(), inode(3).size),
+            (hex(b"d/file").as_str(), 6)
+        );
         assert_eq!(inode(3).content, "");
     }
 }
