@@ -281,7 +281,7 @@ mod tests {
         let locked = work.join("a/b");
         std::fs::create_dir_all(&locked).unwrap();
         std::fs::write(locked.join("file"), "x").unwrap();
-        std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
         remove_work(&work).unwrap();
         assert!(!work.exists());
         remove_work(&work).unwrap();

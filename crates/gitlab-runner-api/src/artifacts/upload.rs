@@ -1,8 +1,11 @@
 //! `POST /jobs/:id/artifacts`.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures_util::TryStreamExt;
 use futures_util::stream::try_unfold;
 use reqwest::{Body, Response, StatusCode, Url};
 use tokio::fs::File;
@@ -18,6 +21,8 @@ const TRIES: u32 = 3;
 const TRIES_UNAVAILABLE: u32 = 6;
 /// The longest wait that GitLab may ask for (ART-14).
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// An upload of which nothing is taken for so long has stalled (ART-14).
+const STALL: Duration = Duration::from_secs(300);
 /// Bytes read of the file at a time.
 const CHUNK: usize = 64 << 10;
 /// Bytes read of a refusal.
@@ -134,7 +139,8 @@ impl ArtifactClient {
         upload: &Upload<'_>,
         boundary: &str,
     ) -> Result<Response, String> {
-        let (body, length) = multipart(upload, boundary).await?;
+        let sent = Arc::new(AtomicU64::new(0));
+        let (body, length) = multipart(upload, boundary, Arc::clone(&sent)).await?;
         let request = self
             .http
             .post(url.clone())
@@ -145,15 +151,22 @@ impl ArtifactClient {
             )
             .header("content-length", length)
             .body(body);
-        request
-            .send()
-            .await
-            .map_err(|error| crate::client::chain(&error))
+        tokio::select! {
+            answer = request.send() => answer.map_err(|error| crate::client::chain(&error)),
+            () = stalled(&sent, length, STALL) => {
+                let seconds = STALL.as_secs();
+                Err(format!("the upload stalled: nothing was taken for {seconds} s"))
+            }
+        }
     }
 }
 
 /// One part, named `file` (ART-04, ART-20), and its whole length.
-async fn multipart(upload: &Upload<'_>, boundary: &str) -> Result<(Body, u64), String> {
+async fn multipart(
+    upload: &Upload<'_>,
+    boundary: &str,
+    sent: Arc<AtomicU64>,
+) -> Result<(Body, u64), String> {
     let read = |error: std::io::Error| format!("cannot read {}: {error}", upload.file.display());
     let file = File::open(upload.file).await.map_err(read)?;
     let size = file.metadata().await.map_err(read)?.len();
@@ -194,7 +207,27 @@ async fn multipart(upload: &Upload<'_>, boundary: &str) -> Result<(Body, u64), S
             Part::End => Ok(None),
         }
     });
-    Ok((Body::wrap_stream(stream), length))
+    let counted = stream.inspect_ok(move |chunk: &Vec<u8>| {
+        sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+    });
+    Ok((Body::wrap_stream(counted), length))
+}
+
+/// Comes to its end once nothing more was taken for a while; never once everything was.
+async fn stalled(sent: &AtomicU64, length: u64, limit: Duration) {
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(limit).await;
+        let now = sent.load(Ordering::Relaxed);
+        if now >= length {
+            // The answer has a limit of its own.
+            std::future::pending::<()>().await;
+        }
+        if now == before {
+            return;
+        }
+        before = now;
+    }
 }
 
 /// The wait before the next try; none where there is none (ART-08, ART-14, ART-19, ART-21).
@@ -277,6 +310,26 @@ mod tests {
         assert_eq!(waits(Some(503), None), [1, 2, 4, 5, 5]);
         assert_eq!(waits(Some(503), Some(7)), [7; 5]);
         assert_eq!(waits(Some(503), Some(3600)), [60; 5]);
+    }
+
+    /// ART-14
+    #[tokio::test]
+    async fn an_upload_of_which_nothing_is_taken_has_stalled() {
+        let limit = Duration::from_millis(20);
+        let sent = AtomicU64::new(0);
+        let moving = async {
+            for _ in 0..10 {
+                sent.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(limit / 2).await;
+            }
+        };
+        tokio::select! {
+            () = stalled(&sent, 100, limit) => panic!("it moved"),
+            () = moving => {}
+        }
+        stalled(&sent, 100, limit).await;
+        let whole = tokio::time::timeout(limit * 5, stalled(&sent, 10, limit)).await;
+        assert!(whole.is_err(), "everything was taken");
     }
 
     /// ART-19

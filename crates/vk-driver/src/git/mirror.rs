@@ -109,11 +109,18 @@ impl Mirror {
         }
         let refspecs = refspecs(sources)?;
         let mut waits = REF_WAITS.iter();
+        let mut remade = false;
         loop {
             let error = match self.fetch_refs(sources, &refspecs, credential, ca).await {
                 Ok(()) => break,
                 Err(error) => error,
             };
+            if is_stale(error.said()) && !remade {
+                // Nothing is lost that the server does not have; nobody else uses the mirror now.
+                remade = true;
+                self.make(sources.object_format).await?;
+                continue;
+            }
             if !is_missing_pipeline(error.said()) {
                 return Err(error);
             }
@@ -277,4 +284,16 @@ fn own_refspec(sources: &Sources) -> Result<String, GitError> {
 
 fn is_missing_pipeline(said: &str) -> bool {
     said.contains("couldn't find remote ref refs/pipelines/")
+}
+
+/// The mirror's own state is in the way: a branch that is now a directory of branches, or an object
+/// that a crash left damaged.
+fn is_stale(said: &str) -> bool {
+    const SIGNS: [&str; 4] = [
+        "cannot lock ref",
+        "some local refs could not be updated",
+        "is corrupt",
+        "is empty",
+    ];
+    SIGNS.iter().any(|sign| said.contains(sign))
 }

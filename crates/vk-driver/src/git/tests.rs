@@ -195,6 +195,26 @@ async fn a_pipelines_ref_that_is_gone_is_replaced_by_its_branch() {
 }
 
 #[tokio::test]
+async fn a_branch_that_became_a_directory_of_branches_is_fetched() {
+    let world = World::new();
+    let sources = world.sources();
+    world.job(&sources, "the-token", "one").await.unwrap();
+    let bare = world.bare();
+    git(&bare, &["symbolic-ref", "HEAD", "refs/heads/other"]);
+    git(&bare, &["update-ref", "-d", "refs/heads/main"]);
+    git(&bare, &["update-ref", "refs/heads/main/next", &sources.sha]);
+    git(&bare, &["update-server-info"]);
+    let next = Sources {
+        ref_name: "main/next".to_owned(),
+        refspecs: vec!["+refs/heads/main/next:refs/remotes/origin/main/next".to_owned()],
+        ..sources
+    };
+    world.job(&next, "the-token", "two").await.unwrap();
+    let tree = world.dir.path().join("two");
+    assert_eq!(git(&tree, &["rev-parse", "HEAD"]), next.sha);
+}
+
+#[tokio::test]
 async fn what_a_spec_could_smuggle_in_is_refused() {
     let world = World::new();
     let good = world.sources();
