@@ -71,9 +71,16 @@ pub struct Daemon(Child);
 impl Node {
     /// A node that joined the hub at this URL.
     pub fn joined(url: &str) -> Node {
+        Node::with_wait(url, 60)
+    }
+
+    /// One whose jobs wait so many seconds for what exceeds their reservation.
+    pub fn with_wait(url: &str, secs: u64) -> Node {
         let dir = tempfile::tempdir().unwrap();
-        let config = "state_dir = \"state\"\n[executor.schedule]\nmem_budget = \"8G\"\n\
-                      disk_budget = \"100G\"\n";
+        let config = format!(
+            "state_dir = \"state\"\n[executor.schedule]\nmem_budget = \"6G\"\n\
+                      disk_budget = \"100G\"\nwait_timeout_secs = {secs}\n"
+        );
         std::fs::write(dir.path().join("config.toml"), config).unwrap();
         let state = StateDir::open(&dir.path().join("state")).unwrap();
         let enrolment = Enrolment {
@@ -96,7 +103,13 @@ impl Node {
     }
 
     pub fn start(&self) -> Daemon {
+        self.start_to_die_at(None)
+    }
+
+    /// A daemon that dies at this kill point, in builds that have them.
+    pub fn start_to_die_at(&self, at: Option<&str>) -> Daemon {
         let child = Command::new(std::env::current_exe().unwrap())
+            .envs(at.map(|at| ("VK_KILL_AT", at)))
             .args(["--exact", "daemon::daemon_process", "--nocapture"])
             .env(DIR, self.dir.path())
             .stdout(Stdio::null())
@@ -123,6 +136,12 @@ impl Daemon {
     pub fn terminate(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.0.wait().unwrap()
+    }
+
+    /// Whether it ended by itself, of a signal or not.
+    #[cfg(feature = "kill-points")]
+    pub fn is_over(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
     }
 
     /// Waits until it ends by itself.

@@ -30,12 +30,19 @@ impl Gate {
         Waiting(self.listener.accept().unwrap().0)
     }
 
-    /// How many jobs came here since the last look, at once.
-    pub fn is_empty(&self) -> bool {
+    /// A job that stands here now, if one does.
+    pub fn try_reached(&self) -> Option<Waiting> {
         self.listener.set_nonblocking(true).unwrap();
-        let none = self.listener.accept().is_err();
+        let came = self.listener.accept().ok();
         self.listener.set_nonblocking(false).unwrap();
-        none
+        let (stream, _) = came?;
+        stream.set_nonblocking(false).unwrap();
+        Some(Waiting(stream))
+    }
+
+    /// Whether no job came here since the last look.
+    pub fn is_empty(&self) -> bool {
+        self.try_reached().is_none()
     }
 }
 

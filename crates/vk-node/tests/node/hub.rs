@@ -69,6 +69,28 @@ impl Hub {
         session
     }
 
+    /// Welcomes the node to a session of short heartbeats; none where it breaks off.
+    #[cfg(feature = "kill-points")]
+    pub async fn try_welcome(&self) -> Option<Session> {
+        let (stream, _) = self.listener.accept().await.ok()?;
+        let stream: Box<dyn Stream> = Box::new(stream);
+        let config = Some(websocket_config());
+        let opening = tokio_tungstenite::accept_async_with_config(stream, config);
+        let mut session = Session {
+            messages: Messages::new(opening.await.ok()?),
+        };
+        session.try_next().await?;
+        let challenge = HubMessage::Challenge {
+            version: 3,
+            versions: VersionRange { min: 1, max: 3 },
+            nonce: Hex([1; 32]),
+        };
+        session.try_say(challenge).await.then_some(())?;
+        session.try_next().await?;
+        let welcome = HubMessage::Welcome { heartbeat_secs: 1 };
+        session.try_say(welcome).await.then_some(session)
+    }
+
     pub async fn refuse(&self, code: RefusedCode) {
         let mut session = self.challenged().await;
         let reason = "as the test wants".to_owned();
@@ -84,6 +106,24 @@ impl Hub {
 impl Session {
     pub async fn say(&mut self, message: HubMessage) {
         self.messages.send(&message).await.unwrap();
+    }
+
+    /// Says it, or tells that the session broke.
+    #[cfg(feature = "kill-points")]
+    pub async fn try_say(&mut self, message: HubMessage) -> bool {
+        self.messages.send(&message).await.is_ok()
+    }
+
+    /// The next message; none where the session broke.
+    #[cfg(feature = "kill-points")]
+    pub async fn try_next(&mut self) -> Option<NodeMessage> {
+        loop {
+            match timeout(LONG, self.messages.receive()).await.unwrap() {
+                Ok(Received::Message(message)) => return Some(message),
+                Ok(Received::Alive) => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     pub async fn job(&mut self, message: HubJobMessage) {

@@ -14,6 +14,8 @@ mod gate;
 mod hub;
 mod jobs;
 mod join;
+#[cfg(feature = "kill-points")]
+mod kills;
 mod scripted;
 mod session;
 mod store;
