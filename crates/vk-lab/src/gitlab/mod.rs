@@ -19,6 +19,7 @@ pub mod token;
 mod trace;
 mod update;
 mod upload;
+mod variable;
 mod variables;
 
 pub use job::{Job, Status};

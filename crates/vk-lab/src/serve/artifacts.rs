@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tokio::fs;
@@ -16,6 +15,9 @@ use super::route;
 use crate::gitlab::Reply;
 use crate::gitlab::artifact::Artifact;
 use crate::gitlab::token;
+
+/// Most bytes of a form beside its file.
+const MAX_BESIDE: u64 = 64 << 10;
 
 /// A file that is removed unless it is kept.
 struct Arriving {
@@ -92,9 +94,13 @@ async fn receive(
         .and_then(|value| value.to_str().ok());
     let boundary = multer::parse_boundary(kind.unwrap_or_default())
         .map_err(|_| Reply::message(400, "400 Bad request - no multipart boundary"))?;
-    let mut form = multer::Multipart::new(request.into_body().into_data_stream(), boundary);
+    // What is beside the file is small; without a bound a body without a boundary would be kept.
+    let whole = multer::SizeLimit::new().whole_stream(limit.saturating_add(MAX_BESIDE));
+    let bounds = multer::Constraints::new().size_limit(whole);
+    let data = body::data(request.into_body());
+    let mut form = multer::Multipart::with_constraints(data, boundary, bounds);
     let (mut fields, mut file) = (Fields::new(), None);
-    while let Some(mut part) = form.next_field().await.map_err(|_| cut())? {
+    while let Some(mut part) = form.next_field().await.map_err(|error| cut(&error))? {
         let name = part.name().unwrap_or_default().to_owned();
         if part.file_name().is_some() {
             if name != "file" || file.is_some() {
@@ -109,13 +115,18 @@ async fn receive(
     Ok((fields, file))
 }
 
-fn cut() -> Reply {
-    Reply::message(400, "400 Bad request - the body is no whole multipart form")
+fn cut(error: &multer::Error) -> Reply {
+    match error {
+        multer::Error::StreamSizeExceeded { .. } => {
+            Reply::message(413, "413 Request Entity Too Large")
+        }
+        _ => Reply::message(400, "400 Bad request - the body is no whole multipart form"),
+    }
 }
 
 async fn short_text(part: &mut multer::Field<'_>) -> Result<String, Reply> {
     let mut text = Vec::new();
-    while let Some(chunk) = part.chunk().await.map_err(|_| cut())? {
+    while let Some(chunk) = part.chunk().await.map_err(|error| cut(&error))? {
         text.extend_from_slice(&chunk);
         if text.len() > 4_096 {
             return Err(Reply::invalid("a form field is too long"));
@@ -135,7 +146,7 @@ async fn store(part: &mut multer::Field<'_>, path: &Path, limit: u64) -> Result<
     let mut file = fs::File::create_new(path).await.map_err(failed)?;
     let mut hash = digest::Context::new(&digest::SHA256);
     let mut size = 0_u64;
-    while let Some(chunk) = part.chunk().await.map_err(|_| cut())? {
+    while let Some(chunk) = part.chunk().await.map_err(|error| cut(&error))? {
         size += chunk.len() as u64;
         if size > limit {
             return Err(Reply::message(413, "413 Request Entity Too Large"));

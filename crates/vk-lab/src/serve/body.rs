@@ -1,6 +1,8 @@
 //! Bodies in and out, with their bounds.
 
-use futures_util::TryStreamExt as _;
+use std::time::Duration;
+
+use futures_util::{Stream, TryStreamExt as _};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Body, Bytes, Frame, Incoming};
@@ -13,13 +15,18 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A response's body.
 pub(super) type OutBody = UnsyncBoxBody<Bytes, BoxError>;
 
+/// A body that brings nothing for so long is given up.
+pub(super) const STALL: Duration = Duration::from_secs(60);
+
 /// Why a body was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("the body is larger than {0} bytes")]
     TooLarge(u64),
     #[error("the body ended early")]
-    Cut(#[source] hyper::Error),
+    Cut(#[source] BoxError),
+    #[error("the body brought nothing for {} s", .0.as_secs())]
+    Stalled(Duration),
 }
 
 /// The answer closes the connection instead of being sent.
@@ -27,22 +34,50 @@ pub(super) enum ReadError {
 #[error("the answer is withheld on purpose")]
 pub(super) struct Withheld;
 
+/// The next data of a body, or nothing at its end.
+async fn next<B>(body: &mut B, stall: Duration) -> Result<Option<Bytes>, ReadError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    loop {
+        let frame = tokio::time::timeout(stall, body.frame()).await;
+        match frame.map_err(|_| ReadError::Stalled(stall))? {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(ReadError::Cut(error.into())),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
 /// Reads a body of at most `most` bytes.
-pub(super) async fn read(mut body: Incoming, most: u64) -> Result<Vec<u8>, ReadError> {
+pub(super) async fn read<B>(mut body: B, most: u64, stall: Duration) -> Result<Vec<u8>, ReadError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
     if body.size_hint().lower() > most {
         return Err(ReadError::TooLarge(most));
     }
     let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(ReadError::Cut)?.into_data() else {
-            continue;
-        };
+    while let Some(data) = next(&mut body, stall).await? {
         if (bytes.len() + data.len()) as u64 > most {
             return Err(ReadError::TooLarge(most));
         }
         bytes.extend_from_slice(&data);
     }
     Ok(bytes)
+}
+
+/// A body's data as it comes.
+pub(super) fn data(body: Incoming) -> impl Stream<Item = Result<Bytes, ReadError>> + Send {
+    futures_util::stream::try_unfold(body, |mut body| async move {
+        Ok(next(&mut body, STALL).await?.map(|data| (data, body)))
+    })
 }
 
 /// A body that is all there.
@@ -93,4 +128,32 @@ pub(super) fn respond(reply: Reply) -> Response<OutBody> {
         }
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Part = Result<Frame<Bytes>, BoxError>;
+
+    #[tokio::test]
+    async fn a_body_that_stalls_is_given_up() {
+        let first: Part = Ok(Frame::data(Bytes::from_static(b"abc")));
+        let parts = futures_util::StreamExt::chain(
+            futures_util::stream::iter([first]),
+            futures_util::stream::pending::<Part>(),
+        );
+        let read = read(StreamBody::new(parts), 10, Duration::from_millis(10)).await;
+        assert!(matches!(read, Err(ReadError::Stalled(_))), "{read:?}");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_its_limit() {
+        let body = || Full::new(Bytes::from_static(b"abc"));
+        assert_eq!(read(body(), 3, STALL).await.unwrap(), b"abc");
+        assert!(matches!(
+            read(body(), 2, STALL).await,
+            Err(ReadError::TooLarge(2))
+        ));
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::BodyExt as _;
+use futures_util::StreamExt as _;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -134,14 +134,12 @@ async fn backend(
 }
 
 /// Gives the request's body to the program. Either side may stop first; the other then sees it.
-async fn feed(mut body: Incoming, mut input: ChildStdin) {
+async fn feed(body: Incoming, mut input: ChildStdin) {
+    let mut data = std::pin::pin!(body::data(body));
     let mut sent = 0_u64;
-    while let Some(Ok(frame)) = body.frame().await {
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        sent += data.len() as u64;
-        if sent > MAX_BODY || input.write_all(&data).await.is_err() {
+    while let Some(Ok(part)) = data.next().await {
+        sent += part.len() as u64;
+        if sent > MAX_BODY || input.write_all(&part).await.is_err() {
             return;
         }
     }

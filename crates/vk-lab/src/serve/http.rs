@@ -14,8 +14,8 @@ use super::route;
 
 /// Most connections at once: 5,000 held job requests and what comes beside them.
 const MAX_CONNECTIONS: usize = 8_192;
-/// A head that takes longer than this ends the connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection that brings no whole head for so long is closed, as a usual proxy does.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// A pause after a failed accept (no file descriptors left, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -22,7 +22,7 @@ pub(super) async fn update(
     lost: bool,
 ) -> Response<OutBody> {
     let begun = lab.with(|gitlab, _| gitlab.call_begins());
-    let bytes = match body::read(request.into_body(), MAX_SMALL).await {
+    let bytes = match body::read(request.into_body(), MAX_SMALL, body::STALL).await {
         Ok(bytes) => bytes,
         Err(error) => return respond(unread(&error)),
     };
@@ -76,7 +76,7 @@ pub(super) async fn patch(
     } else {
         limit.min(MAX_PATCH)
     };
-    let reply = match body::read(request.into_body(), most).await {
+    let reply = match body::read(request.into_body(), most, body::STALL).await {
         Ok(mut bytes) => {
             lab.with(|gitlab, now| gitlab.append(id, start, &mut bytes, debug, lost, now))
         }

@@ -57,7 +57,7 @@ impl Drop for Attended {
 /// Answers a job request.
 pub(super) async fn jobs(lab: &Arc<Lab>, request: Request<Incoming>) -> Response<OutBody> {
     let is_json = is_json(&request);
-    let bytes = match body::read(request.into_body(), MAX_REQUEST).await {
+    let bytes = match body::read(request.into_body(), MAX_REQUEST, body::STALL).await {
         Ok(bytes) => bytes,
         Err(error) => return respond(unread(&error)),
     };
@@ -107,7 +107,7 @@ pub(super) async fn runner(
     action: RunnerAction,
 ) -> Response<OutBody> {
     let query = super::route::query(&request);
-    let bytes = match body::read(request.into_body(), MAX_SMALL).await {
+    let bytes = match body::read(request.into_body(), MAX_SMALL, body::STALL).await {
         Ok(bytes) => bytes,
         Err(error) => return respond(unread(&error)),
     };
@@ -133,6 +133,7 @@ pub(super) async fn runner(
 pub(super) fn unread(error: &ReadError) -> Reply {
     match error {
         ReadError::TooLarge(_) => Reply::message(413, "413 Request Entity Too Large"),
+        ReadError::Stalled(_) => Reply::message(408, "408 Request Timeout"),
         ReadError::Cut(_) => Reply::message(400, "400 Bad request - the body ended early"),
     }
 }
