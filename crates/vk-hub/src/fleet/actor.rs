@@ -116,7 +116,7 @@ impl Fleet {
     pub async fn run(mut self) -> Result<(), FleetError> {
         loop {
             self.flush()?;
-            let deadline = self.core.next_deadline().map(|at| self.moment(at));
+            let deadline = self.core.next_deadline().and_then(|at| self.moment(at));
             let sleep = async {
                 match deadline {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -138,8 +138,10 @@ impl Fleet {
         now(self.origin)
     }
 
-    fn moment(&self, at: Now) -> Instant {
-        self.origin + Duration::from_millis(at.as_millis())
+    /// None where it lies beyond what a clock can say.
+    fn moment(&self, at: Now) -> Option<Instant> {
+        self.origin
+            .checked_add(Duration::from_millis(at.as_millis()))
     }
 
     /// Takes a message and those already behind it.
@@ -378,10 +380,13 @@ impl Fleet {
         for effect in step.effects {
             self.act(effect);
         }
+        // Whether what these wait for was kept is not known: they are told nothing.
         self.waiting.clear();
         self.sessions.clear();
         loop {
-            tokio::time::sleep(TRY_AGAIN).await;
+            if !self.refuse_for(TRY_AGAIN).await {
+                return Ok(());
+            }
             match self.reopen() {
                 Ok(()) => return Ok(()),
                 Err(FleetError::Disk(error)) => {
@@ -392,11 +397,31 @@ impl Fleet {
         }
     }
 
+    /// Lets the stopped core refuse whatever comes, so that nobody waits for an answer; false once
+    /// every handle is gone.
+    async fn refuse_for(&mut self, time: Duration) -> bool {
+        let end = tokio::time::sleep(time);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => return true,
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take_all(message),
+                    None => return false,
+                },
+            }
+        }
+    }
+
     fn reopen(&mut self) -> Result<(), FleetError> {
         let opened = Opened::open((self.open)()?, self.outputs.clone())?;
         let (core, effects) = open_core(&self.settings, self.origin, &opened)?;
         self.core = core;
         self.disk = opened.disk;
+        // The stopped core answered and closed what it knew.
+        self.gathering.clear();
+        self.waiting.clear();
+        self.sessions.clear();
         self.gather(Vec::new(), effects, None);
         tracing::info!("the hub's store works again");
         Ok(())
@@ -456,3 +481,6 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;
