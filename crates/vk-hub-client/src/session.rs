@@ -30,10 +30,10 @@ pub enum SessionError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The WebSocket failed.
-    #[error("the session with the hub broke")]
+    #[error("the session broke")]
     Broken(#[source] Box<WsError>),
-    /// The hub closed it.
-    #[error("the hub closed the session")]
+    /// The other side closed it.
+    #[error("the other side closed the session")]
     Closed,
     /// The hub refused (SESS-21).
     #[error("the hub refused the session ({code:?}): {reason}")]
@@ -44,10 +44,13 @@ pub enum SessionError {
         reason: String,
     },
     /// The other side did not keep to the protocol.
-    #[error("the hub broke the protocol: {0}")]
+    #[error("the other side broke the protocol: {0}")]
     Protocol(String),
+    /// Nothing came from the other side, or it took nothing, for this long.
+    #[error("the other side was silent for {} s", .0.as_secs())]
+    Silent(Duration),
     /// A step of the opening took too long.
-    #[error("the hub took more than {} s for a step of the session's opening", STEP.as_secs())]
+    #[error("a step of the session's opening took more than {} s", STEP.as_secs())]
     TooSlow,
 }
 
@@ -150,16 +153,21 @@ impl<Out: Serialize, In: DeserializeOwned> Messages<Out, In> {
         Ok(self.socket.close(None).await?)
     }
 
-    async fn step(&mut self) -> Result<In, SessionError> {
-        loop {
-            match timeout(STEP, self.receive())
-                .await
-                .map_err(|_| SessionError::TooSlow)??
-            {
-                Received::Message(message) => return Ok(message),
-                Received::Alive => {}
+    /// The next message of a session's opening, within 10 s however many signs of life come.
+    ///
+    /// # Errors
+    /// It did not come in time, or see [`Messages::receive`].
+    pub async fn step(&mut self) -> Result<In, SessionError> {
+        let message = async {
+            loop {
+                if let Received::Message(message) = self.receive().await? {
+                    return Ok(message);
+                }
             }
-        }
+        };
+        timeout(STEP, message)
+            .await
+            .map_err(|_| SessionError::TooSlow)?
     }
 }
 

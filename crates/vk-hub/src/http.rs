@@ -8,4 +8,4 @@ mod listener;
 mod node;
 mod routes;
 
-pub use listener::{Context, Listener};
+pub use listener::{Caps, Context, Listener};

@@ -7,19 +7,23 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use vk_kill::KillPoints;
 
 use crate::admin::AdminServer;
 use crate::config::Config;
 use crate::fleet::{Fleet, OpenStore};
-use crate::http::{Context, Listener};
+use crate::http::{Caps, Context, Listener};
 use crate::members::Members;
 use crate::store::{Sqlite, Store};
 use crate::tls::{self, Files};
 
 /// How often nodes give a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Below this limit of open files the hub says so: the connections it would take.
+const FEW_DESCRIPTORS: u64 = 25_000;
 
 /// Runs the hub until it is told to stop.
 ///
@@ -47,7 +51,9 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
         fleet: handle.clone(),
         members: members.clone(),
         heartbeat: HEARTBEAT,
+        caps: Caps::default(),
     };
+    raise_descriptor_limit();
     let listener = Listener::bind(config.addr, server_config, context)
         .await
         .with_context(|| format!("cannot listen on {}: set addr in hub.toml", config.addr))?;
@@ -76,6 +82,26 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     }
     // Whatever was promised is durable already, and nodes and daemons redial.
     Ok(())
+}
+
+/// Every session is a descriptor, and the usual soft limit is 1024: a fleet needs the hard one.
+fn raise_descriptor_limit() {
+    let found = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: found.maximum,
+        ..found
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files cannot be raised");
+    }
+    let most = found.maximum.unwrap_or(u64::MAX);
+    if most < FEW_DESCRIPTORS {
+        tracing::warn!(
+            most,
+            "few files may be open at once: that many nodes and requests at most \
+             (LimitNOFILE= in the service unit)"
+        );
+    }
 }
 
 /// The data directory's lock: one hub alone.

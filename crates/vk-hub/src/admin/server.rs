@@ -209,9 +209,10 @@ impl AdminServer {
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<Value, String> {
+        // The fleet first: where the hub dies in between, the same command ends it.
+        self.operator(OperatorRequest::RemoveNode { node }).await?;
         self.remove(MemberKind::Node, *node.as_bytes(), &node.to_string())
-            .await?;
-        self.operator(OperatorRequest::RemoveNode { node }).await
+            .await
     }
 
     async fn remove(&self, kind: MemberKind, id: [u8; 16], shown: &str) -> Result<Value, String> {

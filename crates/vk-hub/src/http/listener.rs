@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use vk_hub_core::Principal;
@@ -33,10 +33,46 @@ use crate::store::MemberKind;
 const HEAD: Duration = Duration::from_secs(10);
 /// A body must be here within this (API-68).
 const BODY: Duration = Duration::from_secs(30);
-/// Connections at once, sessions included (API-68).
-const CONNECTIONS: usize = 4096 + 20_000;
-/// Connections that have not said who they are (API-68).
-const STRANGERS: usize = 256;
+
+/// How many connections there may be at once (API-68).
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// In all, sessions included.
+    pub connections: usize,
+    /// Those that have not proved who they are.
+    pub strangers: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Caps {
+        Caps {
+            connections: 4096 + 20_000,
+            strangers: 256,
+        }
+    }
+}
+
+/// A connection's place among those there may be. It is a stranger's until it is known whose; the
+/// last clone gives it back.
+#[derive(Clone)]
+pub(crate) struct Place(Arc<Permits>);
+
+struct Permits {
+    _connection: OwnedSemaphorePermit,
+    stranger: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Place {
+    /// The other side proved who it is.
+    pub(crate) fn known(&self) {
+        let mut stranger = self
+            .0
+            .stranger
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *stranger = None;
+    }
+}
 
 /// What requests are answered with.
 #[derive(Clone)]
@@ -47,6 +83,8 @@ pub struct Context {
     pub members: Members,
     /// How often nodes give a sign of life.
     pub heartbeat: Duration,
+    /// How many connections there may be.
+    pub caps: Caps,
 }
 
 /// The listener.
@@ -68,12 +106,13 @@ impl Listener {
         tls: Option<Arc<ServerConfig>>,
         context: Context,
     ) -> std::io::Result<Listener> {
+        let caps = context.caps;
         Ok(Listener {
             tcp: TcpListener::bind(addr).await?,
             tls: tls.map(TlsAcceptor::from),
             context,
-            connections: Arc::new(Semaphore::new(CONNECTIONS)),
-            strangers: Arc::new(Semaphore::new(STRANGERS)),
+            connections: Arc::new(Semaphore::new(caps.connections)),
+            strangers: Arc::new(Semaphore::new(caps.strangers)),
         })
     }
 
@@ -96,10 +135,7 @@ impl Listener {
                         continue;
                     };
                     let listener = Arc::clone(&listener);
-                    tokio::spawn(async move {
-                        listener.connection(tcp).await;
-                        drop(permit);
-                    });
+                    tokio::spawn(async move { listener.connection(tcp, permit).await });
                 }
                 Err(error) => {
                     tracing::error!(%error, "a connection could not be accepted");
@@ -110,38 +146,43 @@ impl Listener {
         }
     }
 
-    async fn connection(&self, tcp: TcpStream) {
-        let Ok(stranger) = self.strangers.acquire().await else {
+    async fn connection(&self, tcp: TcpStream, connection: OwnedSemaphorePermit) {
+        // Strangers wait for one another, the newest not for ever.
+        let strangers = Arc::clone(&self.strangers).acquire_owned();
+        let Ok(Ok(stranger)) = timeout(HEAD, strangers).await else {
+            tracing::warn!("too many connections that do not say whose they are: one was closed");
             return;
         };
+        let place = Place(Arc::new(Permits {
+            _connection: connection,
+            stranger: Mutex::new(Some(stranger)),
+        }));
         // A peer that is gone already needs no answer.
         let _ = tcp.set_nodelay(true);
         let Some(tls) = &self.tls else {
-            drop(stranger);
-            return self.serve(tcp, Channel::Plaintext).await;
+            return self.serve(tcp, Channel::Plaintext, place).await;
         };
         let Ok(Ok(stream)) = timeout(HEAD, tls.accept(tcp)).await else {
             return;
         };
-        drop(stranger);
         let exporter =
             stream
                 .get_ref()
                 .1
                 .export_keying_material([0; 32], EXPORTER_LABEL, Some(&[]));
         if let Ok(exporter) = exporter {
-            self.serve(stream, Channel::Tls(exporter)).await;
+            self.serve(stream, Channel::Tls(exporter), place).await;
         }
     }
 
     /// One request, and then the connection ends (AUTH-19), unless it became a session.
-    async fn serve<S>(&self, stream: S, channel: Channel)
+    async fn serve<S>(&self, stream: S, channel: Channel, place: Place)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let service = service_fn(|request| {
-            let context = self.context.clone();
-            async move { Ok::<_, Infallible>(answer(context, request, channel).await) }
+            let (context, place) = (self.context.clone(), place.clone());
+            async move { Ok::<_, Infallible>(answer(context, request, channel, place).await) }
         });
         let served = server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -156,8 +197,13 @@ impl Listener {
 }
 
 /// Every answer ends its connection (AUTH-19), but the one that makes it a session.
-async fn answer(context: Context, request: Request<Incoming>, channel: Channel) -> HttpAnswer {
-    let mut answer = routed(context, request, channel).await;
+async fn answer(
+    context: Context,
+    request: Request<Incoming>,
+    channel: Channel,
+    place: Place,
+) -> HttpAnswer {
+    let mut answer = routed(context, request, channel, place).await;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         answer
             .headers_mut()
@@ -166,14 +212,19 @@ async fn answer(context: Context, request: Request<Incoming>, channel: Channel) 
     answer
 }
 
-async fn routed(context: Context, request: Request<Incoming>, channel: Channel) -> HttpAnswer {
+async fn routed(
+    context: Context,
+    request: Request<Incoming>,
+    channel: Channel,
+    place: Place,
+) -> HttpAnswer {
     match route(request.method(), request.uri().path()) {
         Err(NoRoute::NotFound) => refused(ErrorCode::NotFound, "there is no such request"),
         Err(NoRoute::BadId) => refused(
             ErrorCode::Invalid,
             "an ID is 32 lowercase hexadecimal digits",
         ),
-        Ok(Route::NodeSession) => node::upgrade(context, request, channel),
+        Ok(Route::NodeSession) => node::upgrade(context, request, channel, place),
         Ok(Route::RelaySession) => {
             let why = "this hub holds no sessions with relays yet; its client API works without";
             let mut answer = refused(ErrorCode::NotFound, why);
@@ -182,7 +233,7 @@ async fn routed(context: Context, request: Request<Incoming>, channel: Channel) 
         }
         Ok(Route::Enrol) => enrolment(context, request, MemberKind::Node).await,
         Ok(Route::EnrolGitLab) => enrolment(context, request, MemberKind::GitLab).await,
-        Ok(route) => signed(context, request, route, channel).await,
+        Ok(route) => signed(context, request, route, channel, &place).await,
     }
 }
 
@@ -199,6 +250,7 @@ async fn signed(
     request: Request<Incoming>,
     route: Route,
     channel: Channel,
+    place: &Place,
 ) -> HttpAnswer {
     let (head, incoming) = request.into_parts();
     let claim = match auth::claim(&head.headers, &context.members) {
@@ -220,6 +272,7 @@ async fn signed(
                    TLS in front of the hub breaks it";
         return refused(ErrorCode::Unauthorized, why);
     }
+    place.known();
     let by = Principal::Relay(claim.relay);
     client::ask(
         &context,

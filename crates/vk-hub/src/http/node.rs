@@ -1,5 +1,6 @@
 //! A node's session: the handshake, then messages both ways.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
@@ -20,12 +21,9 @@ use vk_hub_proto::node_session::{HubMessage, NodeMessage, RefusedCode};
 use vk_hub_proto::signed::{self, Channel, Session as Signed};
 
 use super::answer::{HttpAnswer, empty, refused};
-use super::listener::Context;
+use super::listener::{Context, Place};
 use crate::members::is_signed;
 use crate::store::MemberKind;
-
-/// How long each step of the handshake may take.
-const STEP: Duration = Duration::from_secs(10);
 
 type NodeSession = Messages<HubMessage, NodeMessage>;
 
@@ -34,6 +32,7 @@ pub(crate) fn upgrade(
     context: Context,
     mut request: Request<Incoming>,
     channel: Channel,
+    place: Place,
 ) -> HttpAnswer {
     let header = |name| {
         request
@@ -56,8 +55,8 @@ pub(crate) fn upgrade(
         let stream: Box<dyn vk_hub_client::Stream> = Box::new(TokioIo::new(stream));
         let config = Some(websocket_config());
         let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
-        if let Err(error) = run(context, Messages::new(socket), channel).await {
-            tracing::info!(%error, "a node's session ended");
+        if let Err(error) = run(context, Messages::new(socket), channel, place).await {
+            tracing::info!(%error, "a node opened no session");
         }
     });
     let mut answer = empty(StatusCode::SWITCHING_PROTOCOLS.as_u16());
@@ -74,6 +73,8 @@ async fn run(
     context: Context,
     mut messages: NodeSession,
     channel: Channel,
+    // Held as long as the session lasts.
+    place: Place,
 ) -> Result<(), SessionError> {
     let (node, version) = match handshake(&context, &mut messages, channel).await {
         Ok(node) => node,
@@ -90,12 +91,20 @@ async fn run(
             return Err(error);
         }
     };
+    place.known();
     let heartbeat_secs = u32::try_from(context.heartbeat.as_secs()).unwrap_or(5);
     messages
         .send(&HubMessage::Welcome { heartbeat_secs })
         .await?;
     tracing::info!(%node, version, "a node's session is open");
-    serve(&context, messages, node, version).await
+    match serve(&context, messages, node, version).await {
+        Ok(()) => tracing::info!(%node, "a node's session ended"),
+        Err(error) => {
+            let cause = error.source().map(ToString::to_string);
+            tracing::info!(%node, %error, cause, "a node's session ended");
+        }
+    }
+    Ok(())
 }
 
 async fn handshake(
@@ -108,7 +117,7 @@ async fn handshake(
         node_id,
         incarnation,
         ..
-    } = step(messages).await?
+    } = messages.step().await?
     else {
         return Err(refuse(
             RefusedCode::Protocol,
@@ -137,7 +146,7 @@ async fn handshake(
         nonce: Hex(nonce),
     };
     messages.send(&challenge).await?;
-    let NodeMessage::Auth { signature } = step(messages).await? else {
+    let NodeMessage::Auth { signature } = messages.step().await? else {
         return Err(refuse(
             RefusedCode::Protocol,
             "the answer to a challenge is an auth",
@@ -159,18 +168,6 @@ async fn handshake(
         ));
     }
     Ok((node_id, version))
-}
-
-async fn step(messages: &mut NodeSession) -> Result<NodeMessage, SessionError> {
-    loop {
-        match timeout(STEP, messages.receive())
-            .await
-            .map_err(|_| SessionError::TooSlow)??
-        {
-            Received::Message(message) => return Ok(message),
-            Received::Alive => {}
-        }
-    }
 }
 
 fn refuse(code: RefusedCode, reason: &str) -> SessionError {
@@ -196,8 +193,7 @@ async fn serve(
     let mut last = Instant::now();
     loop {
         tokio::select! {
-            received = timeout(silence, messages.receive()) => {
-                let Ok(received) = received else { return Err(SessionError::TooSlow) };
+            received = messages.receive() => {
                 last = Instant::now();
                 let told = match received? {
                     Received::Message(message) => session.message(message).await,
@@ -208,19 +204,29 @@ async fn serve(
                 }
             }
             message = session.inbox.recv() => match message {
-                Some(message) => messages.send(&message).await?,
+                Some(message) => within(silence, messages.send(&message)).await?,
                 None => {
                     // The fleet ended it; the node reads what was sent before and redials.
-                    let _ = messages.close().await;
+                    let _ = within(silence, messages.close()).await;
                     return Ok(());
                 }
             },
             _ = ping.tick() => {
-                if last.elapsed() > silence {
-                    return Err(SessionError::TooSlow);
+                if last.elapsed() >= silence {
+                    return Err(SessionError::Silent(silence));
                 }
-                messages.ping().await?;
+                within(silence, messages.ping()).await?;
             }
         }
     }
+}
+
+/// A node that takes nothing for so long is as good as silent: its session ends.
+async fn within(
+    silence: Duration,
+    sent: impl Future<Output = Result<(), SessionError>>,
+) -> Result<(), SessionError> {
+    timeout(silence, sent)
+        .await
+        .map_err(|_| SessionError::Silent(silence))?
 }

@@ -1,0 +1,261 @@
+//! A hub on loopback, and a scripted node.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use vk_hub::config::Config;
+use vk_hub::fleet::{Fleet, OpenStore};
+use vk_hub::http::{Caps, Context, Listener};
+use vk_hub::members::Members;
+use vk_hub::store::{MemberKind, Sqlite, Store};
+use vk_hub::tls::{self, Files};
+use vk_hub_client::api::Client;
+use vk_hub_client::session::{Opened, Opening, Received, SessionError, open_node};
+use vk_hub_client::{Dialer, HubUrl, Key, Signer, Trust, enroll_node, enroll_relay};
+use vk_hub_core::{Approve, Settings};
+use vk_hub_proto::client::*;
+use vk_hub_proto::dispatch::*;
+use vk_hub_proto::job::*;
+use vk_hub_proto::node_session::*;
+use vk_hub_proto::{Incarnation, NodeId, RequestId};
+
+/// Whatever is waited for comes within this, or the test fails.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) struct Hub {
+    pub(crate) dir: PathBuf,
+    pub(crate) url: HubUrl,
+    pub(crate) members: Members,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Hub {
+    pub(crate) async fn start(dir: PathBuf) -> Hub {
+        Hub::start_with(dir, Caps::default()).await
+    }
+
+    pub(crate) async fn start_with(dir: PathBuf, caps: Caps) -> Hub {
+        let settings = Settings {
+            approve: Approve::All,
+            ..Settings::default()
+        };
+        let config = Config {
+            addr: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
+            data_dir: dir.clone(),
+            settings,
+        };
+        let files = Files::below(&dir);
+        if !files.ca.exists() {
+            files.make(vec!["127.0.0.1".into()]).unwrap();
+        }
+        let database = dir.join("hub.db");
+        let ca_key = tls::ca_key_sha256(&files.cert).unwrap();
+        let members = Members::open(Box::new(Sqlite::open(&database).unwrap()), ca_key).unwrap();
+        let open: OpenStore =
+            Box::new(move || Ok(Box::new(Sqlite::open(&database)?) as Box<dyn Store>));
+        let opened = Fleet::open(config.settings, open, dir.join("jobs"), Default::default());
+        let (fleet, handle) = opened.unwrap();
+        let context = Context {
+            fleet: handle,
+            members: members.clone(),
+            heartbeat: Duration::from_secs(5),
+            caps,
+        };
+        let server = Some(tls::server(&files.cert, &files.key).unwrap());
+        let listener = Listener::bind(config.addr, server, context).await.unwrap();
+        let url = format!("https://{}", listener.addr().unwrap())
+            .parse()
+            .unwrap();
+        let tasks = vec![
+            tokio::spawn(async move { fleet.run().await.unwrap() }),
+            tokio::spawn(listener.run()),
+        ];
+        Hub {
+            dir,
+            url,
+            members,
+            tasks,
+        }
+    }
+
+    pub(crate) fn stop(self) -> PathBuf {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.dir
+    }
+
+    pub(crate) fn token(&self, kind: MemberKind) -> vk_hub_client::EnrolmentToken {
+        self.members
+            .create_token(kind, 60)
+            .unwrap()
+            .expose()
+            .parse()
+            .unwrap()
+    }
+
+    pub(crate) fn dialer(&self) -> Dialer {
+        let ca = std::fs::read(Files::below(&self.dir).ca).unwrap();
+        Dialer::new(self.url.clone(), &Trust::Pem(ca)).unwrap()
+    }
+
+    pub(crate) async fn relay(&self) -> Client {
+        let key = Key::generate().unwrap();
+        let token = self.token(MemberKind::GitLab);
+        let joined = enroll_relay(&self.url, &token, None, &key, "relay")
+            .await
+            .unwrap();
+        assert!(joined.ca_pem.is_some(), "the CA came with the token");
+        Client::new(
+            self.dialer(),
+            Signer {
+                relay: joined.id,
+                key,
+            },
+        )
+    }
+
+    pub(crate) async fn node(&self) -> (NodeId, Key) {
+        let key = Key::generate().unwrap();
+        let token = self.token(MemberKind::Node);
+        let joined = enroll_node(&self.url, &token, None, &key, "node")
+            .await
+            .unwrap();
+        (joined.id, key)
+    }
+
+    pub(crate) async fn session(&self, node: NodeId, key: &Key) -> Node {
+        self.try_session(node, key).await.unwrap()
+    }
+
+    pub(crate) async fn try_session(&self, node: NodeId, key: &Key) -> Result<Node, SessionError> {
+        let opening = Opening {
+            id: node,
+            incarnation: Incarnation::from_bytes([1; 16]),
+            key,
+            versions: VersionRange { min: 1, max: 3 },
+            program: "test",
+        };
+        open_node(&self.dialer(), &opening).await.map(Node)
+    }
+}
+
+/// A scripted node.
+pub(crate) struct Node(pub(crate) Opened<NodeMessage, HubMessage>);
+
+impl Node {
+    pub(crate) async fn say(&mut self, message: NodeMessage) {
+        self.0.messages.send(&message).await.unwrap();
+    }
+
+    pub(crate) async fn job(&mut self, message: NodeJobMessage) {
+        self.say(NodeMessage::Job(message)).await;
+    }
+
+    /// The next job message.
+    pub(crate) async fn hears(&mut self) -> HubJobMessage {
+        loop {
+            let received = timeout(SOON, self.0.messages.receive())
+                .await
+                .unwrap()
+                .unwrap();
+            if let Received::Message(HubMessage::Job(message)) = received {
+                return message;
+            }
+        }
+    }
+
+    /// Tells of a host with room for two.
+    pub(crate) async fn ready(&mut self, jobs: Vec<HeldJob>) {
+        let inventory = Inventory {
+            hostname: "node-1".into(),
+            hardware: Hardware {
+                cpus: 8,
+                cpu_model: None,
+                mem_total_mib: Some(8192),
+                memory_nodes: vec![],
+                checks: vec![],
+            },
+            storage: vec![],
+            versions: Versions {
+                vk: "test".into(),
+                guest_kernel: None,
+                config_hash: String::new(),
+                vk_sha256: None,
+            },
+            runner: None,
+            labels: vec![],
+            registry_url: None,
+        };
+        self.say(NodeMessage::Inventory(Box::new(inventory))).await;
+        let heartbeat = Heartbeat {
+            admission: Some(Admission {
+                committed_mib: 0,
+                budget_mib: Some(4096),
+                running: 0,
+                waiting: 0,
+            }),
+            mem_available_mib: Some(8000),
+            storage: vec![StorageFree {
+                role: StorageRole::Jobs,
+                free_bytes: 1 << 40,
+                free_inodes: 1000,
+                inodes: 1000,
+            }],
+            ..Heartbeat::default()
+        };
+        self.say(NodeMessage::Heartbeat(heartbeat)).await;
+        let report = Report {
+            state: Some(NodeState::Ready),
+            acquisition: Some(Acquisition::Run),
+            placed: Some(Placed::default()),
+            ..Report::default()
+        };
+        self.say(NodeMessage::Report(Box::new(report))).await;
+        self.job(NodeJobMessage::Held {
+            reservations: vec![],
+            jobs,
+        })
+        .await;
+    }
+}
+
+pub(crate) fn placement() -> Placement {
+    let envelope = Envelope {
+        mem_mib: 2048,
+        cpus: 2,
+        disk_bytes: 1 << 30,
+    };
+    Placement {
+        pool: vk_hub_proto::Name::default(),
+        labels: vec![],
+        envelope,
+    }
+}
+
+pub(crate) fn spec() -> JobSpec {
+    let json = r#"{"kind":"gitlab_ci","server_url":"https://gitlab.example.com",
+        "job":{"id":10,"name":"test","stage":"test","pipeline_id":1,"project_id":12,
+        "project_name":"web","project_path":"acme/web","namespace_id":1,"root_namespace_id":1,
+        "user_id":1,"runner_id":1},"token":"s3cret-token-of-the-job","timeout_secs":600,
+        "sources":{"repo_url":"","object_format":"sha1","ref":"main","ref_type":"branch","sha":"",
+        "before_sha":"","depth":0,"allow_fetch":false},"image":{"name":""},"steps":[],
+        "trace":{"sections":false,"limit_bytes":0}}"#;
+    serde_json::from_str(json).unwrap()
+}
+
+pub(crate) fn request_id(number: u8) -> RequestId {
+    RequestId::from_bytes([number; 16])
+}
+
+pub(crate) fn result() -> JobResult {
+    JobResult {
+        failure: None,
+        exit_code: None,
+        message: None,
+        output_len: 12,
+        artifacts: vec![],
+        usage: None,
+    }
+}
