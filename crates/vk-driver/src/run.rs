@@ -19,6 +19,9 @@ use crate::job::{Inside, Job, make_work};
 use crate::marks::{Marks, read_result};
 use crate::stages::{self, is_in_guest, section};
 
+/// An attempt that was given up ends within moments.
+const ABANDONED: Duration = Duration::from_secs(10);
+
 /// Runs a job to its end.
 ///
 /// The result is written to `result.json` after `output` was synced, both durably, and then given
@@ -60,6 +63,7 @@ pub async fn run(
         granted,
         origin,
         running: None,
+        abandoned: Vec::new(),
         end: None,
         told_failed: false,
     };
@@ -73,6 +77,8 @@ struct Driver {
     granted: watch::Sender<Option<Result<(), String>>>,
     origin: Instant,
     running: Option<Running>,
+    /// Attempts that were given up and may still be ending.
+    abandoned: Vec<Running>,
     end: Option<End>,
     /// The output failed, and the core was told.
     told_failed: bool,
@@ -137,7 +143,11 @@ impl Driver {
             }
             self.look_at_output()?;
         }
-        self.running = None;
+        // What they started ends with them, and must be over before the job's files go.
+        for mut one in self.abandoned.drain(..).chain(self.running.take()) {
+            one.task.abort();
+            let _ = tokio::time::timeout(ABANDONED, &mut one.task).await;
+        }
         let end = self.end.take().unwrap_or_default();
         finish::finish(&self.job, &end).await
     }
@@ -181,6 +191,7 @@ impl Driver {
         if let Some(running) = self.running.take() {
             let section = section(&self.job, running.stage);
             self.job.output.close_section(&section);
+            self.abandoned.push(running);
         }
     }
 

@@ -143,3 +143,38 @@ async fn the_sources_are_in_the_machine_as_the_repository_has_them() {
         .count();
     assert_eq!(names, 3, "{}", ran.output);
 }
+
+/// STAGE-31
+#[tokio::test]
+async fn a_cancel_while_the_vm_boots_ends_it_at_once_and_leaves_nothing() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let context = node.context(
+        node.qemu().await,
+        spec(&["echo not reached"]),
+        node.job_dir(),
+    );
+    let mut started = Started::new(context);
+    let boots = |state: &vk_driver::JobState| state.activity.as_deref() == Some("booting");
+    started.state.wait_for(boots).await.unwrap();
+    started
+        .control
+        .send(Control::Stop(Stop::Graceful))
+        .await
+        .unwrap();
+    let ran = started.end().await;
+    assert_eq!(
+        ran.result.failure,
+        Some(FailureClass::Canceled),
+        "{}",
+        ran.output
+    );
+    assert_eq!(ran.stages(), ["prepare_executor"]);
+    assert_eq!(
+        ran.output.matches("section_end").count(),
+        1,
+        "{}",
+        ran.output
+    );
+}

@@ -12,6 +12,11 @@ use crate::marks::write_result;
 
 /// Reading what was used takes moments.
 const USAGE: Duration = Duration::from_secs(2);
+/// A checkout that is given up ends within moments.
+const ENDING: Duration = Duration::from_secs(10);
+/// How often the job's files are removed where they resist, and how long after one another.
+const REMOVALS: u32 = 5;
+const BETWEEN_REMOVALS: Duration = Duration::from_millis(200);
 
 /// Ends the VM at once, if there is one, and notes what its processes used.
 pub(super) async fn end_vm(job: &Job) {
@@ -32,12 +37,14 @@ pub(super) async fn end_vm(job: &Job) {
 
 /// Ends what is left, and records how the job ended.
 pub(super) async fn finish(job: &Job, end: &End) -> Result<JobResult, DriverError> {
-    job.shared().sourcing = None;
+    let sourcing = job.shared().sourcing.take();
+    if let Some(mut sourcing) = sourcing {
+        sourcing.0.abort();
+        let _ = timeout(ENDING, &mut sourcing.0).await;
+    }
     end_vm(job).await;
     job.shared().lease = None;
-    if let Err(error) = remove_work(&job.work) {
-        tracing::error!(%error, "files of a job are left");
-    }
+    clear_away(job).await;
     let line = end.line();
     let text = line.to_string();
     let closing = [super::shown(&line, &text)];
@@ -64,6 +71,18 @@ pub(super) async fn finish(job: &Job, end: &End) -> Result<JobResult, DriverErro
     job.state
         .send_modify(|state| state.result = Some(result.clone()));
     Ok(result)
+}
+
+/// Removes the job's files. What was just killed may still be letting go of them.
+async fn clear_away(job: &Job) {
+    for _ in 0..REMOVALS {
+        match remove_work(&job.work) {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(%error, "files of a job are left"),
+        }
+        tokio::time::sleep(BETWEEN_REMOVALS).await;
+    }
+    tracing::error!("files of a job stay in {}", job.work.display());
 }
 
 /// One outcome for each artifact of the spec: what no stage came to was skipped.
