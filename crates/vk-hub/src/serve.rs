@@ -22,8 +22,8 @@ use crate::tls::{self, Files};
 /// How often nodes give a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Below this limit of open files the hub says so: the connections it would take.
-const FEW_DESCRIPTORS: u64 = 25_000;
+/// Below this limit of open files the hub says so: no more clients than the default cap would do.
+const FEW_DESCRIPTORS: u64 = 4_096;
 
 /// Runs the hub until it is told to stop.
 ///

@@ -4,7 +4,6 @@ use tokio::time::timeout;
 use vk_hub_core::{Answer, OperatorRequest, Settings};
 use vk_hub_proto::client::ErrorCode;
 use vk_hub_proto::{Name, NodeId};
-use vk_kill::KillPoints;
 
 use super::{Fleet, OpenStore};
 use crate::fleet::disk::DiskError;
@@ -40,12 +39,7 @@ async fn while_the_store_fails_requests_are_refused_and_sessions_end() {
         Ok(opener.boxed())
     });
     let settings = Settings::default();
-    let opened = Fleet::open(
-        settings,
-        open,
-        dir.path().join("jobs"),
-        KillPoints::default(),
-    );
+    let opened = Fleet::open(settings, open, dir.path().join("jobs"), Default::default());
     let (fleet, handle) = opened.unwrap();
     let running = tokio::spawn(fleet.run());
     assert_eq!(add(&handle, 1).await.answer, Answer::Done);
