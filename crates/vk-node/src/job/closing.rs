@@ -9,7 +9,7 @@ use vk_node_core::io::{ClosingLine, DeadEnd};
 use vk_trace::{Line, ReadTime, Secrets, Settings, Trace};
 
 use super::directory::JobDir;
-use crate::durable::FileError;
+use crate::durable::{FileError, private_dir};
 
 /// A stamp's length, before the first byte of a stamped line.
 const STAMP: usize = 32;
@@ -20,6 +20,8 @@ const STAMP: usize = 32;
 /// # Errors
 /// The disk failed.
 pub fn close_output(job: &JobDir, line: &ClosingLine) -> Result<u64, FileError> {
+    // Where even the directory was lost the job ends all the same.
+    private_dir(job.path())?;
     let path = job.output();
     close(job, line).map_err(FileError::of("write", &path))
 }
@@ -139,6 +141,19 @@ mod tests {
         let line = "\u{1b}[31;1mERROR: Job failed (system failure): the job's process on its node \
                     ended without a result\u{1b}[0;m\n";
         assert_eq!(text, format!("Running with vk\nmid\n{line}"));
+    }
+
+    #[test]
+    fn a_job_whose_directory_is_lost_ends_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = JobDir::new(JobId::from_bytes([4; 16]), dir.path().join("job"));
+        let line = ClosingLine {
+            own_len: 0,
+            at: 0,
+            end: DeadEnd::Died,
+        };
+        assert_eq!(close_output(&job, &line).unwrap(), job.output_len());
+        assert!(job.output_len() > 0);
     }
 
     #[test]
