@@ -1,9 +1,11 @@
 //! What must hold at every step and at the end (design, section 8).
 
 use vk_gitlab_core::WithoutReservation;
+use vk_gitlab_core::job::{GitLabAnswer, JobStatus};
 use vk_hub_proto::client::JobView;
 use vk_hub_proto::{JobId, ReservationId};
 
+use crate::call::GitLabAsk;
 use crate::gitlab::State;
 use crate::host::Directory;
 use crate::lease::Standing;
@@ -96,9 +98,25 @@ impl World {
         }
     }
 
-    /// After an abort nothing more is written (GL-39).
+    /// GitLab's word that a job is over reached this life of the daemon.
+    pub(crate) fn note_told_over(&mut self, ask: &GitLabAsk, answer: &GitLabAnswer) {
+        let (GitLabAsk::Update(_, _, job, _) | GitLabAsk::Patch { job, .. }) = ask else {
+            return;
+        };
+        let over = matches!(
+            answer.job_status,
+            Some(JobStatus::Canceled | JobStatus::Failed)
+        );
+        if over {
+            self.told_over.insert(*job, self.daemon.life);
+        }
+    }
+
+    /// After an abort nothing more is written (GL-39): by this life from GitLab's word on, by any
+    /// once it is kept.
     pub(crate) fn check_write(&mut self, gitlab_job: u64) {
-        if self.given_up.contains(&gitlab_job) {
+        let told = self.told_over.get(&gitlab_job) == Some(&self.daemon.life);
+        if told || self.given_up.contains(&gitlab_job) {
             self.violation(format!(
                 "job {gitlab_job} is written to after it was given up"
             ));

@@ -203,8 +203,9 @@ impl World {
         let Some(node) = self.nodes.get_mut(index) else {
             return;
         };
-        node.away_until = node.away_until.max(now + away_ms);
         if let Some(session) = node.session {
+            // Not before: a node that was kept away would never have one to cut.
+            node.away_until = node.away_until.max(now + away_ms);
             let long = away_ms > 300_000;
             self.faults.count(if long {
                 Fault::NodePartitioned
@@ -514,6 +515,7 @@ impl World {
             return;
         }
         let answer = answer.unwrap_or_default();
+        self.note_told_over(&call.ask, &answer);
         match call.ask {
             GitLabAsk::Verify => {
                 self.acquire_input(acquire::Input::VerifyAnswer(VerifyAnswer::Taken));

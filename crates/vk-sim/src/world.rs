@@ -66,6 +66,8 @@ pub(crate) struct World {
     /// Jobs whose hand-over is durable with the daemon.
     pub(crate) taken: BTreeSet<u64>,
     pub(crate) given_up: BTreeSet<u64>,
+    /// Jobs GitLab said are over, and the daemon's life that heard it.
+    pub(crate) told_over: BTreeMap<u64, u32>,
     pub(crate) removed_keys: Vec<u64>,
     pub(crate) handed_to: BTreeMap<u64, u32>,
     pub(crate) answer_lost: BTreeSet<u64>,
@@ -113,6 +115,7 @@ impl World {
             suffixes: BTreeMap::new(),
             taken: BTreeSet::new(),
             given_up: BTreeSet::new(),
+            told_over: BTreeMap::new(),
             removed_keys: Vec::new(),
             handed_to: BTreeMap::new(),
             answer_lost: BTreeSet::new(),
