@@ -172,7 +172,7 @@ impl Running<'_> {
                 },
                 _ = beat.tick() => self.send_heartbeat().await?,
                 _ = look.tick() => self.send_inventory().await?,
-                () = sleep_until(last + silence) => return Err(SessionError::TooSlow),
+                () = sleep_until(last + silence) => return Err(SessionError::Silent(silence)),
             }
         }
     }
@@ -180,9 +180,10 @@ impl Running<'_> {
     /// Sends, within the time that silence may last: a hub that reads nothing is gone.
     async fn send(&mut self, message: &NodeMessage) -> Result<(), SessionError> {
         let sending = self.messages.send(message);
-        timeout(self.heartbeat * 3, sending)
+        let silence = self.heartbeat * 3;
+        timeout(silence, sending)
             .await
-            .map_err(|_| SessionError::TooSlow)?
+            .map_err(|_| SessionError::Silent(silence))?
     }
 
     async fn send_heartbeat(&mut self) -> Result<(), SessionError> {
