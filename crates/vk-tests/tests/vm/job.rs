@@ -77,40 +77,27 @@ impl Host {
 
     /// Runs a job of one command in an image, whose artifact is the file `artifact`.
     pub(crate) fn run(&self, image: &str, command: &str, artifact: &str) -> Ran {
-        let spec = serde_json::json!({
-            "kind": "gitlab_ci",
-            "server_url": "http://127.0.0.1:9",
-            "job": {
-                "id": JOB, "name": "inodes", "stage": "test", "pipeline_id": 1, "project_id": 3,
-                "project_name": "p", "project_path": "g/p", "namespace_id": 1,
-                "root_namespace_id": 1, "user_id": 1, "runner_id": 0,
-            },
-            "token": "glcbt-64_a-token-of-no-use",
-            "timeout_secs": 1800,
-            "sources": {
-                "repo_url": "http://127.0.0.1:9/g/p.git", "object_format": "sha1", "ref": "main",
-                "ref_type": "branch", "sha": "0".repeat(40), "before_sha": "", "depth": 20,
-                "allow_fetch": true,
-            },
-            "image": { "name": image },
-            "variables": [{
-                "key": "GIT_STRATEGY", "value": "none",
-                "public": true, "file": false, "masked": false, "raw": false,
-            }],
-            "steps": [{
-                "name": "script", "script": [command], "timeout_secs": 0,
-                "when": "on_success", "allow_failure": false,
-            }],
-            "artifacts": [{
-                "name": "taken", "untracked": false, "paths": [artifact], "exclude": [],
-                "when": "always", "artifact_type": "archive", "format": "zip", "expire_in": "",
-            }],
-            "trace": { "sections": true, "limit_bytes": 0 },
-        });
-        fs::write(self.path("spec.json"), spec.to_string()).unwrap();
+        let spec = spec(image, command, artifact).to_string();
+        let (ran, output) = self.attempt(&spec, &["--accelerator", "tcg", "--memory", "512"]);
+        assert!(ran.status.success(), "{output}");
+        let boot = output.lines().find(|line| line.contains("Booted a VM"));
+        let boot = boot
+            .unwrap_or_else(|| panic!("no boot in: {output}"))
+            .to_owned();
+        let artifacts = self.path("kept").join(JOB.to_string());
+        Ran {
+            output,
+            boot,
+            artifacts,
+        }
+    }
+
+    /// Runs what may be a job's spec; how `vk` ended, and the job's output if it got so far.
+    pub(crate) fn attempt(&self, spec: &str, more: &[&str]) -> (Output, String) {
+        fs::write(self.path("spec.json"), spec).unwrap();
         let (spec, out, kept) = (self.path("spec.json"), self.path("out"), self.path("kept"));
         let bundle = self.root.join("guest");
-        let mut arguments = vec!["job", "run", "--accelerator", "tcg", "--memory", "512"];
+        let mut arguments = [&["job", "run"], more].concat();
         for (option, path) in [
             ("--bundle", &bundle),
             ("--out", &out),
@@ -121,18 +108,42 @@ impl Host {
         arguments.push(spec.to_str().unwrap());
         let ran = self.vk(&arguments);
         let output = fs::read_to_string(out.join("output")).unwrap_or_default();
-        assert!(ran.status.success(), "{output}");
-        let boot = output.lines().find(|line| line.contains("Booted a VM"));
-        let boot = boot
-            .unwrap_or_else(|| panic!("no boot in: {output}"))
-            .to_owned();
-        let artifacts = kept.join(JOB.to_string());
-        Ran {
-            output,
-            boot,
-            artifacts,
-        }
+        (ran, output)
     }
+}
+
+/// A job of one command.
+pub(crate) fn spec(image: &str, command: &str, artifact: &str) -> serde_json::Value {
+    serde_json::json!({
+        "kind": "gitlab_ci",
+        "server_url": "http://127.0.0.1:9",
+        "job": {
+            "id": JOB, "name": "inodes", "stage": "test", "pipeline_id": 1, "project_id": 3,
+            "project_name": "p", "project_path": "g/p", "namespace_id": 1,
+            "root_namespace_id": 1, "user_id": 1, "runner_id": 0,
+        },
+        "token": "glcbt-64_a-token-of-no-use",
+        "timeout_secs": 1800,
+        "sources": {
+            "repo_url": "http://127.0.0.1:9/g/p.git", "object_format": "sha1", "ref": "main",
+            "ref_type": "branch", "sha": "0".repeat(40), "before_sha": "", "depth": 20,
+            "allow_fetch": true,
+        },
+        "image": { "name": image },
+        "variables": [{
+            "key": "GIT_STRATEGY", "value": "none",
+            "public": true, "file": false, "masked": false, "raw": false,
+        }],
+        "steps": [{
+            "name": "script", "script": [command], "timeout_secs": 0,
+            "when": "on_success", "allow_failure": false,
+        }],
+        "artifacts": [{
+            "name": "taken", "untracked": false, "paths": [artifact], "exclude": [],
+            "when": "always", "artifact_type": "archive", "format": "zip", "expire_in": "",
+        }],
+        "trace": { "sections": true, "limit_bytes": 0 },
+    })
 }
 
 impl Ran {

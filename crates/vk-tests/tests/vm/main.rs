@@ -14,5 +14,6 @@ mod inodes;
 mod inspector;
 mod job;
 mod layout;
+mod refusals;
 mod rich;
 mod root_fs;
