@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use serde_json::Value;
 
@@ -174,6 +174,37 @@ impl Fleet {
             old.kill();
         }
         *seat = Some(Program::start(&mut command, &log));
+    }
+
+    /// Kills the hub, until it is started again.
+    pub(crate) fn stop_hub(&mut self) {
+        self.hub.take().unwrap().kill();
+    }
+
+    /// Joins another node with this token; how that ended, and what was said.
+    pub(crate) fn join_again(&self, token: &str) -> (ExitStatus, String) {
+        let file = self.path("other-token");
+        fs::write(&file, token).unwrap();
+        let hub = fs::read_to_string(self.path("hub.toml")).unwrap();
+        let (_, port) = hub
+            .lines()
+            .next()
+            .unwrap()
+            .trim_end_matches('"')
+            .rsplit_once(':')
+            .unwrap();
+        let mut join = self.program("vk");
+        join.args([
+            "node",
+            "join",
+            &format!("https://localhost:{port}"),
+            "--token-file",
+        ]);
+        join.arg(file).arg("--config").arg(self.path("vk.toml"));
+        join.arg("--state-dir").arg(self.path("other-node"));
+        let ran = join.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        (ran.status, said)
     }
 
     fn lab(&self, command: &str, arguments: &[&str]) -> String {

@@ -14,4 +14,5 @@
 mod fleet;
 mod kills;
 mod program;
+mod refusals;
 mod whole_jobs;
