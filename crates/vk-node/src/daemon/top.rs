@@ -111,6 +111,8 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
 
     let (own, inbox) = mpsc::channel(QUEUE);
     let (tell, told) = mpsc::channel(QUEUE);
+    // Kept, so that the actor outlives a session that was refused and the refusal is what is told.
+    let kept = tell.clone();
     let (admission, shown) = watch::channel(EMPTY);
     let who = (
         versions.vk.clone(),
@@ -181,6 +183,7 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    drop(kept);
     drop(lock);
     ended
 }
