@@ -1,5 +1,7 @@
 //! `kill -9` in the middle of a job.
 
+use std::path::{Path, PathBuf};
+
 use crate::fleet::{Fleet, Party, test_root};
 use crate::program::{eventually, kill};
 
@@ -22,6 +24,27 @@ fn trigger(fleet: &Fleet) -> (u64, u64) {
     (pipeline, job)
 }
 
+/// Keeps the node's output of the one job that runs: another name of the file, which outlives the
+/// job's directory.
+fn keep_output(fleet: &Fleet, name: &str) -> PathBuf {
+    let processes = fleet.job_processes();
+    let (_, directory) = &processes[0];
+    let kept = fleet.path(name);
+    std::fs::hard_link(directory.join("output"), &kept).unwrap();
+    kept
+}
+
+/// GitLab's trace is the node's output with something before and after it, byte for byte.
+fn assert_holds(trace: &str, output: &Path) {
+    let output = std::fs::read_to_string(output).unwrap();
+    assert!(output.contains("done"), "the output is not whole: {output}");
+    let at = trace.find(&output);
+    let at = at.unwrap_or_else(|| panic!("the trace\n{trace}\nis not around\n{output}"));
+    let (before, after) = (&trace[..at], &trace[at + output.len()..]);
+    assert!(before.lines().count() <= 3, "before the output: {before}");
+    assert!(after.lines().count() <= 1, "after the output: {after}");
+}
+
 /// Every tick stands there once, in order.
 fn assert_ticks(trace: &str) {
     let said: Vec<&str> = trace
@@ -41,6 +64,7 @@ fn hub_node_and_daemon_are_killed_in_mid_job_and_nothing_is_lost_or_said_twice()
     let mut fleet = Fleet::start(&root);
     for party in [Party::Daemon, Party::Node, Party::Hub] {
         let (pipeline, job) = trigger(&fleet);
+        let output = keep_output(&fleet, &format!("output-{job}"));
         fleet.restart(party);
         let ended = fleet.ended(pipeline);
         let trace = fleet.trace(job);
@@ -48,6 +72,7 @@ fn hub_node_and_daemon_are_killed_in_mid_job_and_nothing_is_lost_or_said_twice()
         assert_eq!(ended["status"], "success", "{party:?}: {trace}");
         assert_eq!(ended["handed_out"], 1, "{party:?}");
         assert_ticks(&trace);
+        assert_holds(&trace, &output);
     }
     fleet.assert_nothing_is_left();
 }
