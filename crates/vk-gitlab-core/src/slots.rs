@@ -42,6 +42,9 @@ impl Slots {
         if free {
             self.taken = self.taken.saturating_add(1);
             self.pass(runner);
+        } else {
+            // The refusal itself tells the runner that none is free: it is to hear when one is.
+            self.told.insert(runner, false);
         }
         free
     }
@@ -109,6 +112,17 @@ mod tests {
         slots.give_back();
         assert!(slots.take(B));
         assert_eq!(slots.taken(), 2);
+    }
+
+    /// ADM-30
+    #[test]
+    fn a_runner_that_was_refused_hears_of_the_next_free_slot() {
+        let mut slots = Slots::new(1, 1, 0);
+        assert_eq!(slots.changes(), [(A, true)]);
+        assert!(slots.take(A));
+        assert!(!slots.take(A), "the runner's second request");
+        slots.give_back();
+        assert_eq!(slots.changes(), [(A, true)], "it believes that none is free");
     }
 
     #[test]
