@@ -58,7 +58,7 @@ pub(crate) fn check(root: &Path, metadata: &Metadata, files: &[PathBuf]) -> Resu
         let tree = workspace::stdout_of(
             workspace::cargo(root)
                 .args([
-                    "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",
+                    "tree", "--locked", "--edges", "normal", "--prefix", "none", "--format", "{p}",
                 ])
                 .args(["--package", name]),
             "cargo tree",
