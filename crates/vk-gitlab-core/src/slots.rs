@@ -122,7 +122,11 @@ mod tests {
         assert!(slots.take(A));
         assert!(!slots.take(A), "the runner's second request");
         slots.give_back();
-        assert_eq!(slots.changes(), [(A, true)], "it believes that none is free");
+        assert_eq!(
+            slots.changes(),
+            [(A, true)],
+            "it believes that none is free"
+        );
     }
 
     #[test]
