@@ -12,7 +12,7 @@ use super::TestArgs;
 use super::index::{self, TestProgram};
 use super::leftovers::{self, MARK, Whose};
 use super::libtest::{self, Totals};
-use super::lock::RootLock;
+use super::lock::RunLock;
 use super::process::{self, End, Said};
 
 /// How often a long silent program is mentioned.
@@ -47,7 +47,9 @@ pub(super) fn run(args: &TestArgs) -> Result<bool> {
         user,
         mark: format!("{}", std::process::id()),
     };
-    let _lock = RootLock::take(&place.root)?;
+    let _of_root = RunLock::of_root(&place.root)?;
+    let user_name = place.user.as_ref().map(|user| user.name.as_str());
+    let _of_user = user_name.map(RunLock::of_user).transpose()?;
     let programs = chosen(index::read(&place.root)?, &args.crates)?;
     place.refuse_long_paths()?;
     place.refuse_strangers()?;
