@@ -7,6 +7,8 @@ pub enum Breakage {
     DoubleStart,
     /// The hub acks output as it arrives (against DISP-50).
     AckBeforeSync,
+    /// The node tells no job to stop (against DISP-12).
+    ForgottenCancel,
     /// The daemon asks GitLab under reservations nobody granted (against ADM-07).
     NoReservation,
 }

@@ -2,7 +2,9 @@
 
 use vk_gitlab_core::WithoutReservation;
 use vk_gitlab_core::job::{GitLabAnswer, JobStatus};
+use vk_hub_core::Record;
 use vk_hub_proto::client::JobView;
+use vk_hub_proto::job::FailureClass;
 use vk_hub_proto::{JobId, ReservationId};
 
 use crate::call::GitLabAsk;
@@ -31,6 +33,17 @@ impl World {
             }
             Ok(_) => {}
             Err(error) => self.violation(format!("a record of the {whose} is no JSON: {error}")),
+        }
+    }
+
+    /// A job runs past its timeout only where its cancel was forgotten: all others end long before.
+    pub(crate) fn check_finished(&mut self, record: &Record) {
+        if let Record::JobFinished { job, result, .. } = record
+            && result.failure == Some(FailureClass::Timeout)
+        {
+            self.violation(format!(
+                "{job} ran past its timeout: its cancel was forgotten"
+            ));
         }
     }
 

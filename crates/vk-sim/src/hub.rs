@@ -201,6 +201,7 @@ impl World {
 
     fn hub_note(&mut self, record: &Record) {
         self.check_record("hub", record);
+        self.check_finished(record);
         match record {
             Record::JobSubmitted { job, .. } => {
                 self.hub.submitted.insert(*job);

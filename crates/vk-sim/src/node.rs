@@ -14,6 +14,7 @@ use vk_node_core::sizing::Sizes;
 use vk_node_core::{Budgets, Config, Effect, Input, JobEvent, NodeCore, Record};
 use vk_step::Core as _;
 
+use crate::breakage::Breakage;
 use crate::bytes;
 use crate::clock::Clock;
 use crate::event::{Event, Party};
@@ -242,6 +243,7 @@ impl World {
                 self.step_soon(index, job);
             }
             Effect::Deny { job, .. } => self.stop(index, job, vk_node_core::Stop::Interrupt),
+            Effect::Stop { .. } if self.breakage == Some(Breakage::ForgottenCancel) => {}
             Effect::Stop { job, how } => self.stop(index, job, how),
             Effect::CleanUp { job } => self.host_says(index, job, JobEvent::CleanedUp),
             Effect::CloseOutput { job, line } => {

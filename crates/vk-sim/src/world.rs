@@ -240,13 +240,18 @@ impl World {
         // Work goes on until every planned kill has had its chance.
         if self.pushed < self.plan.jobs || (kills > 0 && self.pushed < self.plan.most_jobs) {
             self.pushed += 1;
-            let script = self.script(self.pushed);
+            let cancelled = self.rng.one_in(6);
+            let mut script = self.script(self.pushed);
+            if cancelled && self.rng.one_in(2) {
+                // It ends by its cancel alone: one that is forgotten shows by the hub's timeout.
+                (script.pieces, script.piece_bytes, script.every_ms) = (100_000, 40, 3000);
+            }
             let pending = u32::from(self.rng.one_in(3)) * 2;
             self.gitlab.add(script, pending);
             if let Some(held) = self.held_requests.first().copied() {
                 self.hold_over(held);
             }
-            if self.rng.one_in(6) {
+            if cancelled {
                 let force = self.rng.one_in(2);
                 let at = self.now + self.rng.between(100, 120_000);
                 self.queue.add(at, Event::Cancel(script.gitlab_job, force));

@@ -120,3 +120,8 @@ fn an_ack_before_the_sync_is_found() {
 fn a_job_request_without_a_reservation_is_found() {
     assert_found(Breakage::NoReservation, "a job request under");
 }
+
+#[test]
+fn a_forgotten_cancel_is_found() {
+    assert_found(Breakage::ForgottenCancel, "its cancel was forgotten");
+}
