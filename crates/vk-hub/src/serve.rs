@@ -104,14 +104,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// The data directory's lock: one hub alone.
-fn lock(data_dir: &Path) -> anyhow::Result<File> {
-    if !data_dir.exists() {
-        bail!(
-            "{} is not there: run `vk-hub init` first",
-            data_dir.display()
-        );
-    }
+/// What the hub keeps is for its own user.
+fn refuse_loose(data_dir: &Path) -> anyhow::Result<()> {
     let mode = data_dir.metadata()?.permissions().mode();
     if mode & 0o077 != 0 {
         let path = data_dir.display();
@@ -120,6 +114,18 @@ fn lock(data_dir: &Path) -> anyhow::Result<File> {
             mode & 0o777
         );
     }
+    Ok(())
+}
+
+/// The data directory's lock: one hub alone.
+fn lock(data_dir: &Path) -> anyhow::Result<File> {
+    if !data_dir.exists() {
+        bail!(
+            "{} is not there: run `vk-hub init` first",
+            data_dir.display()
+        );
+    }
+    refuse_loose(data_dir)?;
     let path = data_dir.join("lock");
     let file = OpenOptions::new()
         .create(true)
@@ -155,6 +161,7 @@ fn tls_files(config: &Config) -> anyhow::Result<Option<(std::path::PathBuf, std:
 /// It was done before, or a file cannot be written.
 pub(crate) fn init(config: &Config, mut names: Vec<String>) -> anyhow::Result<()> {
     tls::private_dir(&config.data_dir)?;
+    refuse_loose(&config.data_dir)?;
     let host = rustix::system::uname();
     let own = [
         host.nodename().to_str().unwrap_or_default(),
@@ -174,4 +181,22 @@ pub(crate) fn init(config: &Config, mut names: Vec<String>) -> anyhow::Result<()
     println!("made {} for {}", files.cert.display(), names.join(", "));
     println!("start the hub with `vk-hub serve`; `vk-hub token create` then lets nodes join");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_that_others_may_read_is_refused_before_anything_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let loose = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), loose).unwrap();
+        let path = dir.path().join("hub.toml");
+        std::fs::write(&path, "data_dir = '.'").unwrap();
+        let config = Config::read(Some(&path)).unwrap();
+        let error = init(&config, Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("chmod 0700"), "{error}");
+        assert!(!Files::below(&config.data_dir).ca.exists());
+    }
 }

@@ -37,8 +37,8 @@ pub(crate) async fn ask(
     match context.fleet.request(by, request).await {
         Ok(reply) => of_reply(reply),
         Err(_) => refused(
-            ErrorCode::Internal,
-            "the hub could not answer; its log says why",
+            ErrorCode::Unavailable,
+            "the hub could not answer: it is stopping, or its log says why",
         ),
     }
 }
