@@ -31,10 +31,16 @@ pub fn sanitize(key: &str) -> Sanitized {
         }
     }
     while let Some(last) = segments.pop() {
-        let trimmed = last.trim_end();
-        if !trimmed.is_empty() {
-            segments.push(trimmed);
-            break;
+        match last.trim_end() {
+            "" | "." => {}
+            // White space had hidden what it is.
+            ".." => {
+                segments.pop();
+            }
+            trimmed => {
+                segments.push(trimmed);
+                break;
+            }
         }
     }
     if segments.is_empty() {
@@ -98,6 +104,9 @@ mod tests {
                 "0_project/foo/../dependencies-x",
                 Some("0_project/dependencies-x"),
             ),
+            ("a/b/.. ", Some("a")),
+            ("a/. ", Some("a")),
+            (".. ", None),
             ("/", None),
             ("..", None),
             (".", None),
