@@ -71,3 +71,11 @@ pub(crate) fn stage(args: &StageArgs) -> Result<bool> {
 pub(crate) fn test(args: &TestArgs) -> Result<bool> {
     run::run(args)
 }
+
+/// Tests that start processes take turns: what one leaves behind is looked for in all of them.
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

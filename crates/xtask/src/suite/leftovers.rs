@@ -1,29 +1,22 @@
-//! Processes that a test program left behind.
-//!
-//! Under a user of their own, every process of that user is one. Under the caller's own user, those
-//! are whose environment carries the run's mark, or whose program lies in the test root.
+//! Processes that a test program left behind: whatever descends from this process once the program
+//! itself has ended. Orphans come to this process, so a program that detaches is found too, whatever
+//! its user, session, environment or namespaces; and no other process of the user is touched.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 /// How long processes that are on their way out may take.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The variable that marks a run's processes.
-pub(super) const MARK: &str = "VK_TEST_RUN";
-
-/// Whose processes are looked for.
-#[derive(Debug, Clone)]
-pub(super) enum Whose {
-    /// All of this user.
-    User(u32),
-    /// Those with this mark, or from this folder.
-    Marked { mark: String, root: PathBuf },
+/// From now on, descendants whose parent ends become children of this process.
+pub(super) fn adopt_orphans() -> Result<()> {
+    set_child_subreaper(Some(getpid())).context("asking the kernel for orphaned processes")
 }
 
 /// A process that should be gone.
@@ -36,12 +29,13 @@ pub(super) struct Leftover {
 
 /// Waits until nothing is left, at most for the grace time; what is still there then is killed and
 /// given back.
-pub(super) fn sweep(whose: &Whose) -> Result<Vec<Leftover>> {
+pub(super) fn sweep() -> Result<Vec<Leftover>> {
+    let own = getpid().as_raw_nonzero().get();
     let deadline = Instant::now() + GRACE;
-    let mut found = list(whose)?;
+    let mut found = below(own)?;
     while !found.is_empty() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(20));
-        found = list(whose)?;
+        found = below(own)?;
     }
     for leftover in &found {
         if let Some(pid) = Pid::from_raw(leftover.pid) {
@@ -52,10 +46,10 @@ pub(super) fn sweep(whose: &Whose) -> Result<Vec<Leftover>> {
     Ok(found)
 }
 
-/// The processes there are now, zombies and the caller left out.
-pub(super) fn list(whose: &Whose) -> Result<Vec<Leftover>> {
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let mut found = Vec::new();
+/// The living descendants of a process, zombies left out.
+fn below(ancestor: i32) -> Result<Vec<Leftover>> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let mut alive = Vec::new();
     for entry in fs::read_dir("/proc").context("listing /proc")? {
         let entry = entry.context("listing /proc")?;
         let Some(pid) = entry
@@ -65,38 +59,34 @@ pub(super) fn list(whose: &Whose) -> Result<Vec<Leftover>> {
         else {
             continue;
         };
-        if pid != own && is_of(&entry.path(), whose) {
-            found.push(Leftover {
-                pid,
-                command: command(&entry.path()),
-            });
+        // A process that ends meanwhile cannot be read and is none.
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else {
+            continue;
+        };
+        let Some(parent) = field(&status, "PPid").and_then(|word| word.parse().ok()) else {
+            continue;
+        };
+        children.entry(parent).or_default().push(pid);
+        if field(&status, "State").is_some_and(|state| !state.starts_with(['Z', 'X'])) {
+            alive.push(pid);
         }
     }
-    Ok(found)
+    let mut found = Vec::new();
+    let mut open = vec![ancestor];
+    while let Some(parent) = open.pop() {
+        let of_parent = children.remove(&parent).unwrap_or_default();
+        found.extend(of_parent.iter().copied().filter(|pid| alive.contains(pid)));
+        open.extend(of_parent);
+    }
+    let leftover = |pid| Leftover {
+        pid,
+        command: command(&proc_folder(pid)),
+    };
+    Ok(found.into_iter().map(leftover).collect())
 }
 
-/// A process that ends meanwhile cannot be read and is none.
-fn is_of(dir: &Path, whose: &Whose) -> bool {
-    let Ok(status) = fs::read_to_string(dir.join("status")) else {
-        return false;
-    };
-    if field(&status, "State").is_none_or(|state| state.starts_with(['Z', 'X'])) {
-        return false;
-    }
-    match whose {
-        Whose::User(uid) => {
-            let uids = field(&status, "Uid").unwrap_or_default();
-            uids.split_whitespace().any(|word| word.parse() == Ok(*uid))
-        }
-        Whose::Marked { mark, root } => {
-            let wanted = format!("{MARK}={mark}");
-            let environ = fs::read(dir.join("environ")).unwrap_or_default();
-            let marked = environ
-                .split(|byte| *byte == 0)
-                .any(|pair| pair == wanted.as_bytes());
-            marked || fs::read_link(dir.join("exe")).is_ok_and(|exe| exe.starts_with(root))
-        }
-    }
+fn proc_folder(pid: i32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -122,35 +112,49 @@ fn command(dir: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::Command;
 
     use super::*;
+    use crate::suite::alone;
 
     #[test]
-    fn a_marked_process_is_found_killed_and_named() {
-        let mark = format!("leftover-{}", std::process::id());
-        let whose = Whose::Marked {
-            mark: mark.clone(),
-            root: "/nonexistent".into(),
-        };
-        assert_eq!(list(&whose).unwrap(), []);
-        let mut child = Command::new("sleep")
-            .arg("61")
-            .env(MARK, &mark)
-            .stdout(Stdio::null())
-            .spawn()
+    fn a_process_that_detached_is_found_killed_and_named() {
+        let _alone = alone();
+        adopt_orphans().unwrap();
+        assert_eq!(sweep().unwrap(), []);
+        let script = "env -i setsid sleep 61 >/dev/null 2>&1 & echo $!";
+        let output = Command::new("sh").args(["-c", script]).output().unwrap();
+        let pid = String::from_utf8_lossy(&output.stdout)
+            .trim()
+            .parse()
             .unwrap();
-        let found = sweep(&whose).unwrap();
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].command, "sleep 61");
-        assert!(!child.wait().unwrap().success(), "it was killed");
-        assert_eq!(list(&whose).unwrap(), []);
+        let found = sweep().unwrap();
+        assert_eq!(
+            found,
+            [Leftover {
+                pid,
+                command: "sleep 61".to_owned()
+            }]
+        );
+        assert_eq!(sweep().unwrap(), [], "it was killed");
+    }
+
+    #[test]
+    fn what_descends_from_another_is_none() {
+        let _alone = alone();
+        let mut other = Command::new("sleep").arg("63").spawn().unwrap();
+        let pid = i32::try_from(other.id()).unwrap();
+        assert_eq!(below(pid).unwrap(), []);
+        let ours = below(getpid().as_raw_nonzero().get()).unwrap();
+        assert!(ours.iter().any(|leftover| leftover.pid == pid), "{ours:?}");
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     #[test]
     fn fields_of_a_status_are_read() {
-        let status = "Name:\tsleep\nState:\tS (sleeping)\nUid:\t1000\t1000\t1000\t1000\n";
-        assert_eq!(field(status, "Uid"), Some("1000\t1000\t1000\t1000"));
+        let status = "Name:\tsleep\nState:\tS (sleeping)\nPPid:\t1000\n";
+        assert_eq!(field(status, "PPid"), Some("1000"));
         assert_eq!(field(status, "State"), Some("S (sleeping)"));
         assert_eq!(field(status, "Gid"), None);
     }

@@ -175,6 +175,7 @@ fn read_lines(stream: impl Read, sender: &Sender<Event>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::alone;
 
     fn shell(script: &str, limit: Duration) -> (End, Vec<String>) {
         let mut lines = Vec::new();
@@ -190,6 +191,7 @@ mod tests {
 
     #[test]
     fn lines_of_both_streams_and_the_exit_code_arrive() {
+        let _alone = alone();
         let (end, mut lines) = shell("echo a; echo b >&2; exit 3", Duration::from_secs(20));
         lines.sort();
         assert_eq!(lines, ["a", "b"]);
@@ -198,6 +200,7 @@ mod tests {
 
     #[test]
     fn a_child_that_does_not_end_is_killed_with_its_group() {
+        let _alone = alone();
         let start = Instant::now();
         let script = "echo started; sleep 60 & sleep 60";
         let (end, lines) = shell(script, Duration::from_millis(300));
@@ -211,6 +214,7 @@ mod tests {
 
     #[test]
     fn a_process_that_holds_the_output_open_does_not_hold_up_the_run() {
+        let _alone = alone();
         let start = Instant::now();
         let script = "setsid sleep 30 & echo $!";
         let (end, lines) = shell(script, Duration::from_secs(25));

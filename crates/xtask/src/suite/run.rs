@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 
 use super::TestArgs;
 use super::index::{self, TestProgram};
-use super::leftovers::{self, MARK, Whose};
+use super::leftovers;
 use super::libtest::{self, Totals};
-use super::lock::RunLock;
+use super::lock::RootLock;
 use super::process::{self, End, Said};
 
 /// How often a long silent program is mentioned.
@@ -25,7 +25,6 @@ const LONGEST_ROOT: usize = 48;
 struct Place {
     root: PathBuf,
     user: Option<User>,
-    mark: String,
 }
 
 /// A user of the machine.
@@ -42,17 +41,11 @@ pub(super) fn run(args: &TestArgs) -> Result<bool> {
         .canonicalize()
         .with_context(|| format!("{}", args.root.display()))?;
     let user = args.user.as_deref().map(User::find).transpose()?;
-    let place = Place {
-        root,
-        user,
-        mark: format!("{}", std::process::id()),
-    };
-    let _of_root = RunLock::of_root(&place.root)?;
-    let user_name = place.user.as_ref().map(|user| user.name.as_str());
-    let _of_user = user_name.map(RunLock::of_user).transpose()?;
+    let place = Place { root, user };
+    let _lock = RootLock::take(&place.root)?;
     let programs = chosen(index::read(&place.root)?, &args.crates)?;
     place.refuse_long_paths()?;
-    place.refuse_strangers()?;
+    leftovers::adopt_orphans()?;
 
     let start = Instant::now();
     let mut totals = Totals::default();
@@ -130,7 +123,7 @@ fn one(place: &Place, program: &TestProgram, limit: Duration) -> Result<Totals> 
         }
         End::Exited(_) => {}
     }
-    for left in leftovers::sweep(&place.whose())? {
+    for left in leftovers::sweep()? {
         faults.push(format!(
             "left a process behind: {} {}",
             left.pid, left.command
@@ -168,16 +161,6 @@ impl TestProgram {
 }
 
 impl Place {
-    fn whose(&self) -> Whose {
-        match &self.user {
-            Some(user) => Whose::User(user.uid),
-            None => Whose::Marked {
-                mark: self.mark.clone(),
-                root: self.root.clone(),
-            },
-        }
-    }
-
     /// A test's sockets lie a few folders below the root, and a socket's path holds 107 bytes.
     fn refuse_long_paths(&self) -> Result<()> {
         let length = self.root.as_os_str().len();
@@ -189,20 +172,6 @@ impl Place {
             );
         }
         Ok(())
-    }
-
-    /// What runs before the first test is not ours to kill.
-    fn refuse_strangers(&self) -> Result<()> {
-        let running = leftovers::list(&self.whose())?;
-        let Some(first) = running.first() else {
-            return Ok(());
-        };
-        bail!(
-            "{} processes of an earlier run are still there ({} {}, …): end them first",
-            running.len(),
-            first.pid,
-            first.command
-        )
     }
 
     /// An empty folder that belongs to the user: working directory, home and TMPDIR in one. Its name
@@ -257,8 +226,7 @@ impl Place {
             .env("TMPDIR", work)
             .env("LANG", "C.UTF-8")
             .env("RUST_BACKTRACE", "1")
-            .env("VK_TEST_ROOT", &self.root)
-            .env(MARK, &self.mark);
+            .env("VK_TEST_ROOT", &self.root);
         if let Some(user) = &self.user {
             command.env("USER", &user.name).env("LOGNAME", &user.name);
         }
@@ -268,7 +236,7 @@ impl Place {
 
 /// Settings of a run that its tests may read.
 fn is_passed_on(name: &str) -> bool {
-    name == "CI" || (name.starts_with("VK_") && name != "VK_TEST_ROOT" && name != MARK)
+    name == "CI" || (name.starts_with("VK_") && name != "VK_TEST_ROOT")
 }
 
 impl User {
@@ -300,6 +268,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::suite::alone;
     use crate::suite::index::Wishes;
 
     /// A staged "test program" that is a shell script.
@@ -311,11 +280,9 @@ mod tests {
         let path = PathBuf::from("tests/a--test--b");
         fs::write(dir.path().join(&path), format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(dir.path().join(&path), PermissionsExt::from_mode(0o755)).unwrap();
-        let mark = format!("{}", dir.path().display());
         let place = Place {
             root: dir.path().to_path_buf(),
             user: None,
-            mark,
         };
         let program = TestProgram {
             package: "a".to_owned(),
@@ -328,6 +295,8 @@ mod tests {
     }
 
     fn totals(script: &str, limit: Duration) -> (u64, u64) {
+        let _alone = alone();
+        leftovers::adopt_orphans().unwrap();
         let (_dir, place, program) = staged(script);
         let totals = one(&place, &program, limit).unwrap();
         (totals.passed, totals.failed)
@@ -368,6 +337,7 @@ mod tests {
         let script = "test \"$PWD\" = \"$TMPDIR\" && test -n \"$VK_TEST_ROOT\" && \
                       test -z \"$CARGO_MANIFEST_DIR\" && touch \"$HOME/x\" && \
                       echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+        let _alone = alone();
         let (dir, place, program) = staged(script);
         assert_eq!(
             one(&place, &program, LONG).unwrap(),

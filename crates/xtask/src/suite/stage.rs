@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::StageArgs;
 use super::build::{Builder, Built, test_features};
 use super::index::{self, TestProgram, Wishes};
-use super::lock::RunLock;
+use super::lock::RootLock;
 use crate::workspace::{self, Metadata, Package};
 
 /// Builds, then replaces what lies in the test root.
@@ -23,7 +23,7 @@ pub(super) fn stage(args: &StageArgs) -> Result<()> {
         release: args.release,
     };
     make_folder(&args.root)?;
-    let _lock = RunLock::of_root(&args.root)?;
+    let _lock = RootLock::take(&args.root)?;
     let root = make_root(&args.root)?;
 
     stage_programs(&builder, &root)?;
