@@ -6,7 +6,7 @@ use super::Breach;
 use crate::workspace::{Metadata, Package};
 
 /// Each crate's floor. Crates of later work stand here before they exist.
-const FLOORS: [(&str, u8); 25] = [
+const FLOORS: [(&str, u8); 26] = [
     ("vk-step", 0),
     ("vk-hub-proto", 0),
     ("vk-guest-proto", 0),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, u8); 25] = [
     ("vk-trace", 1),
     ("vk-erofs", 1),
     ("vk-kill", 1),
+    ("vk-ci-config", 1),
     ("vk-vm", 2),
     ("vk-image", 2),
     ("vk-hub-client", 2),

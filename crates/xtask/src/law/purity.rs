@@ -12,7 +12,7 @@ use crate::source;
 use crate::workspace::{self, Metadata};
 
 /// The crates that must stay pure.
-pub(crate) const PURE: [&str; 8] = [
+pub(crate) const PURE: [&str; 9] = [
     "vk-step",
     "vk-hub-proto",
     "vk-guest-proto",
@@ -21,10 +21,11 @@ pub(crate) const PURE: [&str; 8] = [
     "vk-node-core",
     "vk-gitlab-core",
     "vk-stage-core",
+    "vk-ci-config",
 ];
 
 /// What none of them may be built from, at any depth.
-const IMPURE: [&str; 8] = [
+const IMPURE: [&str; 9] = [
     "tokio",
     "rusqlite",
     "rand",
