@@ -6,13 +6,14 @@ use crate::answer::Outcome;
 use crate::client::{Auth, Client};
 use crate::retry::Retry;
 
-/// `Content-Range` of so many bytes at an offset: inclusive, without unit or total (GL-17).
+/// `Content-Range` of so many bytes at an offset: inclusive, without unit or total (GL-17). Of none
+/// it is that of one byte: GitLab reads the start alone.
 fn content_range(offset: u64, len: u64) -> String {
-    format!("{offset}-{}", offset.saturating_add(len).saturating_sub(1))
+    format!("{offset}-{}", offset.saturating_add(len.max(1) - 1))
 }
 
 impl Client {
-    /// Appends bytes to a job's trace. There must be some: GitLab is not asked about none.
+    /// Appends bytes to a job's trace. With none, the answer still says how the job stands.
     pub async fn patch_trace(
         &self,
         job: u64,
@@ -48,5 +49,7 @@ mod tests {
         assert_eq!(content_range(0, 1), "0-0");
         assert_eq!(content_range(0, 51), "0-50");
         assert_eq!(content_range(51, 1_048_576), "51-1048626");
+        assert_eq!(content_range(51, 0), "51-51");
+        assert_eq!(content_range(0, 0), "0-0");
     }
 }

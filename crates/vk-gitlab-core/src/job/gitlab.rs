@@ -21,6 +21,8 @@ pub(super) const LONGEST_INTERVAL: Duration = Duration::from_secs(900);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Patches are not sent closer together than this: 3 a second (GL-55).
 const PACE: Duration = Duration::from_millis(334);
+/// What a read may take to bring output once the interval has passed: then there is none to send.
+const READS_TAKE: Duration = Duration::from_millis(500);
 /// The longest wait a 429 may ask for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
@@ -33,7 +35,8 @@ enum Call {
     KeepAlive,
     /// The final state.
     Final,
-    /// Bytes of the trace.
+    /// Bytes of the trace; of none, a question: its answer says how the job stands, and the
+    /// interval, which no answer to a PUT does.
     Patch { offset: u64, len: u64 },
 }
 
@@ -50,6 +53,9 @@ pub(super) struct GitLab {
     running: Backoff,
     keep_alive_at: Now,
     pub(super) interval: Duration,
+    /// When a silent job's trace is asked about with a patch of no bytes; none while GitLab has
+    /// named no interval.
+    ask_at: Option<Now>,
     pub(super) final_at: Now,
     pub(super) final_failures: Backoff,
     pub(super) final_accepted: Backoff,
@@ -68,6 +74,7 @@ impl GitLab {
             running: Backoff::new(Duration::from_secs(1), Duration::from_secs(30)),
             keep_alive_at: now.after(KEEP_ALIVE),
             interval: INTERVAL,
+            ask_at: None,
             final_at: now,
             final_failures: Backoff::new(Duration::from_secs(1), hour),
             final_accepted: Backoff::new(INTERVAL, hour),
@@ -111,8 +118,31 @@ impl Job {
         match piece {
             Piece::Patch(span) if now >= self.trace.patch_at => self.patch(now, span, step),
             Piece::Whole if !running => self.advance_final(now, step),
+            Piece::Fetch { offset } if running && self.asks(now) => self.ask(now, offset, step),
             _ => {}
         }
+    }
+
+    /// Whether the interval passed and brought nothing to send. GitLab asks for a short one while
+    /// someone watches the log: a cancel is learnt as soon as that, and so is the watching's end
+    /// (GL-19, GL-58).
+    fn asks(&self, now: Now) -> bool {
+        let due = self.gitlab.ask_at.is_some_and(|at| now >= at);
+        due && self.trace.gitlab == self.trace.sum.offset
+    }
+
+    /// Sends a patch of no bytes. It is no output: the keep-alive's time and the next patch's go on.
+    fn ask(&mut self, now: Now, from: u64, step: &mut Step) {
+        let offset = self.trace.gitlab;
+        let call = self.next_call();
+        self.gitlab.out = Some((call, Call::Patch { offset, len: 0 }));
+        self.gitlab.not_before = now.after(PACE);
+        step.effect(Effect::Patch {
+            call,
+            offset,
+            span: Span::Output { from, len: 0 },
+            crc: None,
+        });
     }
 
     /// Whether `state=running` is due: a node accepted the job (GL-14), or GitLab must be asked
@@ -247,6 +277,11 @@ impl Job {
         if self.heard(now, answer, step) {
             return;
         }
+        let next = now.after(self.gitlab.interval).after(READS_TAKE);
+        self.gitlab.ask_at = self.gitlab.ask_at.map(|_| next);
+        if len == 0 && answer.status != Some(416) {
+            return;
+        }
         let ended = self.has_ended();
         let pause = if ended { PACE } else { self.gitlab.interval };
         match answer.status {
@@ -284,6 +319,7 @@ impl Job {
     pub(super) fn heard(&mut self, now: Now, answer: &GitLabAnswer, step: &mut Step) -> bool {
         if let Some(interval) = answer.interval.filter(|interval| !interval.is_zero()) {
             self.gitlab.interval = interval.min(LONGEST_INTERVAL);
+            self.gitlab.ask_at.get_or_insert(now);
         }
         self.wait_as_asked(now, answer);
         if let Some(why) = why_given_up(answer) {
@@ -320,15 +356,16 @@ impl Job {
     }
 
     /// Moments at which something is due towards GitLab.
-    pub(super) fn gitlab_deadlines(&self) -> [Option<Now>; 4] {
+    pub(super) fn gitlab_deadlines(&self) -> [Option<Now>; 5] {
         if self.gitlab.out.is_some() || self.record.as_ref().is_none_or(JobRecord::is_over) {
-            return [None; 4];
+            return [None; 5];
         }
         [
             Some(self.gitlab.not_before),
             Some(self.gitlab.running_at),
             Some(self.gitlab.keep_alive_at),
             Some(self.gitlab.final_at),
+            self.gitlab.ask_at,
         ]
     }
 }

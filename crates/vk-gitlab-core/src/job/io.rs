@@ -376,7 +376,8 @@ pub enum Effect {
         /// What it says.
         update: Update,
     },
-    /// `PATCH /jobs/:id/trace` with `Content-Range: <offset>-<offset + len - 1>`.
+    /// `PATCH /jobs/:id/trace` with `Content-Range: <offset>-<offset + len - 1>`. With no bytes it
+    /// asks how the job stands; the span is then held by nobody.
     Patch {
         /// Which call.
         call: CallId,

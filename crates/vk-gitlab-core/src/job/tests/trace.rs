@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use vk_hub_proto::client::CancelMode;
+
 use super::fake_gitlab::{Fault, Status, status};
 use super::fake_hub::HUB_JOB;
 use super::world::{World, crc, new_job};
@@ -371,4 +373,106 @@ fn reads_that_fail_are_made_again() {
     world.finish(None);
     world.pass_secs(60);
     world.assert_right_end(Status::Success);
+}
+
+/// GL-19, GL-58
+#[test]
+fn a_silent_job_whose_log_is_watched_is_asked_about_at_the_interval_until_nobody_watches() {
+    let mut world = World::running();
+    world.gitlab.interval = Some(3);
+    world.print("x");
+    world.pass_secs(5);
+    world.timeline.clear();
+    world.pass_secs(60);
+    let asked: Vec<Duration> = world
+        .timeline
+        .iter()
+        .filter(|(_, call)| call == "patch 25+0")
+        .map(|(at, _)| *at)
+        .collect();
+    assert!(asked.len() >= 16, "{:?}", world.timeline);
+    let widest = asked.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(widest <= Some(Duration::from_secs(4)), "{asked:?}");
+    // Asking is no output: the keep-alives go on.
+    assert_eq!(at(&world, "keep-alive").len(), 2);
+
+    world.gitlab.interval = Some(60);
+    world.pass_secs(5);
+    world.timeline.clear();
+    world.pass_secs(180);
+    assert!(at(&world, "patch").len() <= 3, "{:?}", world.timeline);
+    assert_eq!(at(&world, "keep-alive").len(), 6);
+}
+
+/// GL-36, GL-37, GL-58
+#[test]
+fn a_cancel_of_a_silent_job_is_learnt_in_4_s_while_watched_and_in_31_s_at_most() {
+    for (interval, within) in [(3, 4), (60, 31), (900, 31)] {
+        for start in 0..35 {
+            for status in [Status::Canceling, Status::Canceled] {
+                let mut world = World::running();
+                world.gitlab.interval = Some(interval);
+                world.print("x");
+                world.pass_secs(10);
+                world.pass_secs(start);
+                world.gitlab.status = status;
+                world.pass_secs(within);
+                let mode = match status {
+                    Status::Canceling => CancelMode::Graceful,
+                    _ => CancelMode::Immediate,
+                };
+                assert_eq!(world.hub.cancels, [mode], "{interval} {start} {status:?}");
+            }
+        }
+    }
+}
+
+/// GL-19
+#[test]
+fn output_goes_out_before_any_question_and_a_question_delays_none() {
+    let mut world = World::running();
+    world.gitlab.interval = Some(3);
+    world.print("x");
+    world.pass_secs(4);
+    world.timeline.clear();
+    for _ in 0..20 {
+        world.print("x");
+        world.pass_secs(1);
+    }
+    let asked = world
+        .timeline
+        .iter()
+        .filter(|(_, call)| call.ends_with("+0"));
+    assert_eq!(asked.count(), 0, "{:?}", world.timeline);
+    world.pass_secs(10);
+    world.timeline.clear();
+    world.print("after a silence");
+    world.pass_secs(1);
+    assert_eq!(at(&world, "patch").len(), 1, "{:?}", world.timeline);
+}
+
+/// GL-50
+#[test]
+fn a_question_finds_a_trace_that_gitlab_lost() {
+    let mut world = World::running();
+    world.gitlab.interval = Some(3);
+    world.print("some output\n");
+    world.pass_secs(10);
+    let whole = world.gitlab.trace.clone();
+    world.gitlab.trace.truncate(5);
+    // A read of the hub is held open: the next one follows it.
+    world.pass_secs(70);
+    assert_eq!(world.gitlab.trace, whole);
+}
+
+/// STATE-23
+#[test]
+fn questions_write_nothing_down() {
+    let mut world = World::running();
+    world.gitlab.interval = Some(3);
+    world.print("x");
+    world.pass_secs(15);
+    let before = world.records.len();
+    world.pass_secs(60);
+    assert_eq!(world.records.len(), before);
 }

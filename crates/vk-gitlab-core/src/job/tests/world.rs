@@ -274,6 +274,9 @@ impl World {
     }
 
     fn bytes(&self, span: Span) -> Vec<u8> {
+        if span.is_empty() {
+            return Vec::new();
+        }
         let job = self.core.record().expect("a job");
         let (all, from, len) = match span {
             Span::Preamble { from, len } => (job.preamble().as_bytes(), from, len),
@@ -357,7 +360,7 @@ impl World {
                 crc,
             } => {
                 let bytes = self.bytes(span);
-                assert!(!bytes.is_empty() && bytes.len() <= 1 << 20, "GL-18");
+                assert!(bytes.len() <= 1 << 20, "GL-18");
                 let answer = self.gitlab.patch(offset, &bytes);
                 self.called();
                 let crc = crc.map(|crc| {
