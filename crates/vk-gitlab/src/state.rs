@@ -77,7 +77,15 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateE
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread has forked and that has not come to
+        // its exec holds the file too.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl StateDir {
@@ -120,7 +128,7 @@ impl StateDir {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(StateDir {
                 path: path.to_owned(),
-                _lock: lock,
+                lock,
             }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Locked {
                 path: path.to_owned(),
@@ -246,6 +254,17 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o710)).unwrap();
         let error = StateDir::open(&path).unwrap_err().to_string();
         assert!(error.contains("chmod 0700"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
+        let dir = private();
+        let held = StateDir::open(dir.path()).unwrap();
+        let _fork = held.lock.try_clone().unwrap();
+        let error = StateDir::open(dir.path()).unwrap_err();
+        assert!(matches!(error, StateError::Locked { .. }), "{error}");
+        drop(held);
+        StateDir::open(dir.path()).unwrap();
     }
 
     /// STATE-08

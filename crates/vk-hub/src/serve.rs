@@ -117,8 +117,19 @@ fn refuse_loose(data_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The data directory's lock: one hub alone.
-fn lock(data_dir: &Path) -> anyhow::Result<File> {
+/// The data directory's lock, for as long as it is kept.
+struct DataLock(File);
+
+impl Drop for DataLock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread has forked and that has not come to
+        // its exec holds the file too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Takes the data directory's lock: one hub alone.
+fn lock(data_dir: &Path) -> anyhow::Result<DataLock> {
     if !data_dir.exists() {
         bail!(
             "{} is not there: run `vk-hub init` first",
@@ -135,7 +146,7 @@ fn lock(data_dir: &Path) -> anyhow::Result<File> {
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .with_context(|| format!("another hub runs on {}", data_dir.display()))?;
-    Ok(file)
+    Ok(DataLock(file))
 }
 
 fn tls_files(config: &Config) -> anyhow::Result<Option<(std::path::PathBuf, std::path::PathBuf)>> {
@@ -198,5 +209,17 @@ mod tests {
         let error = init(&config, Vec::new()).unwrap_err().to_string();
         assert!(error.contains("chmod 0700"), "{error}");
         assert!(!Files::below(&config.data_dir).ca.exists());
+    }
+
+    #[test]
+    fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(dir.path(), private).unwrap();
+        let held = lock(dir.path()).unwrap();
+        let _fork = held.0.try_clone().unwrap();
+        assert!(lock(dir.path()).is_err(), "two hubs on one directory");
+        drop(held);
+        lock(dir.path()).map(drop).unwrap();
     }
 }

@@ -13,7 +13,15 @@ use crate::error::Error;
 /// A lock held until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread has forked and that has not come to
+        // its exec holds the file too.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl Lock {
@@ -48,9 +56,25 @@ fn take(path: &Path, operation: FlockOperation) -> io::Result<Lock> {
     let file = options.open(path)?;
     loop {
         match flock(&file, operation) {
-            Ok(()) => return Ok(Lock { _file: file }),
+            Ok(()) => return Ok(Lock { file }),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = Lock::exclusive(&path).unwrap();
+        let _fork = held.file.try_clone().unwrap();
+        assert!(Lock::try_exclusive(&path).unwrap().is_none(), "it is held");
+        drop(held);
+        assert!(Lock::try_exclusive(&path).unwrap().is_some(), "it is free");
     }
 }

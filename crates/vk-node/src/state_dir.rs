@@ -35,7 +35,15 @@ pub struct StateDir {
 /// The directory's lock, for as long as it is kept.
 #[derive(Debug)]
 pub struct StateLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread has forked and that has not come to
+        // its exec holds the file too.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl StateDir {
@@ -64,7 +72,7 @@ impl StateDir {
         let path = self.node.join("lock");
         let file = open_lock(&path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(StateLock { _file: file }),
+            Ok(()) => Ok(StateLock { file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StateDirError::Locked {
                 path: self.root.clone(),
             }),
@@ -159,6 +167,16 @@ mod tests {
         let held = state.lock().unwrap();
         let error = StateDir::open(&root).unwrap().lock().unwrap_err();
         assert!(matches!(error, StateDirError::Locked { .. }), "{error}");
+        drop(held);
+        state.lock().unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::open(dir.path()).unwrap();
+        let held = state.lock().unwrap();
+        let _fork = held.file.try_clone().unwrap();
         drop(held);
         state.lock().unwrap();
     }

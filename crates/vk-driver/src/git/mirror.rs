@@ -26,7 +26,7 @@ pub(crate) struct Mirror {
     path: PathBuf,
     git: HostGit,
     /// Held until the job has its tree: refs may move with every fetch.
-    _lock: File,
+    _lock: MirrorLock,
 }
 
 /// What a fetch brought.
@@ -228,8 +228,20 @@ fn name(server: &str, project: u64) -> String {
     )
 }
 
+/// A mirror's lock, for as long as it is kept.
+#[derive(Debug)]
+struct MirrorLock(File);
+
+impl Drop for MirrorLock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread has forked and that has not come to
+        // its exec holds the file too.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Waits for the lock; the job's own timeout bounds the wait.
-async fn lock(path: &Path) -> Result<File, GitError> {
+async fn lock(path: &Path) -> Result<MirrorLock, GitError> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).map_err(GitError::file("make", dir))?;
     }
@@ -238,7 +250,7 @@ async fn lock(path: &Path) -> Result<File, GitError> {
     let file = options.open(path).map_err(GitError::file("open", path))?;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(MirrorLock(file)),
             Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_WAIT).await,
             Err(TryLockError::Error(error)) => return Err(GitError::file("lock", path)(error)),
         }
@@ -296,4 +308,21 @@ fn is_stale(said: &str) -> bool {
         "is empty",
     ];
     SIGNS.iter().any(|sign| said.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = lock(&path).await.unwrap();
+        let _fork = held.0.try_clone().unwrap();
+        let second = tokio::time::timeout(LOCK_WAIT * 2, lock(&path)).await;
+        assert!(second.is_err(), "it is held");
+        drop(held);
+        lock(&path).await.map(drop).unwrap();
+    }
 }

@@ -59,7 +59,29 @@ pub enum Tenant {
     /// Somebody holds the lock.
     Lives,
     /// Nobody does; the lock is now the caller's.
-    None(File),
+    None(JobLock),
+}
+
+/// A job's lock, for as long as it is kept.
+#[derive(Debug)]
+pub struct JobLock(Option<File>);
+
+impl JobLock {
+    /// The file, whose lock goes with it to whom it is given.
+    #[must_use]
+    pub fn into_file(mut self) -> Option<File> {
+        self.0.take()
+    }
+}
+
+impl Drop for JobLock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // Closing alone would not do: a child that another thread has forked and that has not
+            // come to its exec holds the file too.
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+    }
 }
 
 /// A job's directory that cannot be used.
@@ -203,7 +225,7 @@ impl JobDir {
         let path = self.file("lock");
         let file = open_lock(&path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Tenant::None(file)),
+            Ok(()) => Ok(Tenant::None(JobLock(Some(file)))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(Tenant::Lives),
             Err(error) => Err(FileError::of("lock", &path)(error.into())),
         }
@@ -309,6 +331,35 @@ mod tests {
 
     fn job_dir(at: &Path) -> JobDir {
         JobDir::new(JobId::from_bytes([4; 16]), at.join("job"))
+    }
+
+    #[test]
+    fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job_dir(dir.path());
+        job.create(b"{}").unwrap();
+        let Tenant::None(held) = job.tenant().unwrap() else {
+            panic!("nobody lives there");
+        };
+        let fork = held.0.as_ref().unwrap().try_clone().unwrap();
+        assert!(matches!(job.tenant().unwrap(), Tenant::Lives));
+        drop(held);
+        assert!(matches!(job.tenant().unwrap(), Tenant::None(_)));
+        drop(fork);
+    }
+
+    #[test]
+    fn a_lock_that_is_handed_on_is_held_by_whom_it_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job_dir(dir.path());
+        job.create(b"{}").unwrap();
+        let Tenant::None(held) = job.tenant().unwrap() else {
+            panic!("nobody lives there");
+        };
+        let given = held.into_file().unwrap();
+        assert!(matches!(job.tenant().unwrap(), Tenant::Lives));
+        drop(given);
+        assert!(matches!(job.tenant().unwrap(), Tenant::None(_)));
     }
 
     /// CRED-15

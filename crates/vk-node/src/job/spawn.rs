@@ -94,7 +94,7 @@ pub fn spawn(job: &JobDir, plan: &Plan, by: &JobProgram) -> Result<Spawned, File
         .envs(by.environment.iter().cloned())
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(listener)))
-        .stdout(Stdio::from(lock))
+        .stdout(lock.into_file().map_or_else(Stdio::null, Stdio::from))
         .stderr(Stdio::from(log))
         .spawn()
         .map_err(FileError::of("start", &by.program))?;

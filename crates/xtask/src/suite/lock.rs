@@ -7,7 +7,15 @@ use anyhow::{Context, Result, bail};
 
 /// Holds the lock until it is dropped. No child inherits it.
 #[derive(Debug)]
-pub(super) struct RootLock(#[expect(dead_code, reason = "held, never read")] File);
+pub(super) struct RootLock(File);
+
+impl Drop for RootLock {
+    fn drop(&mut self) {
+        // Closing alone would not do: a child that another thread has forked and that has not come to
+        // its exec holds the file too.
+        let _ = self.0.unlock();
+    }
+}
 
 impl RootLock {
     /// Takes the root's lock, waiting for another run to end.
