@@ -6,6 +6,7 @@ mod fake_gitlab;
 mod fake_hub;
 mod finish;
 mod happy;
+mod ported;
 mod random;
 mod refusals;
 mod store;
