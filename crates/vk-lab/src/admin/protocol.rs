@@ -29,6 +29,11 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
+    /// Starts a manual job.
+    Play {
+        /// The job.
+        job: u64,
+    },
     /// Runs a job that has ended once more; answers the new id.
     Retry {
         /// The job.

@@ -150,6 +150,13 @@ impl Gitlab {
         self.calls
     }
 
+    /// Notes that an answer named this status to the job's runner.
+    pub fn note_told(&mut self, id: u64, status: &str, now: u64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.calls.told_ms.entry(status.to_owned()).or_insert(now);
+        }
+    }
+
     pub(super) fn note_call(
         &mut self,
         id: u64,

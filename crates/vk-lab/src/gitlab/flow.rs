@@ -58,26 +58,50 @@ impl Gitlab {
             if ready.is_empty() {
                 return;
             }
-            for (id, runs) in ready {
+            for (id, next) in ready {
                 let Some(job) = self.jobs.get_mut(&id) else {
                     continue;
                 };
                 job.updated_ms = now;
-                if runs {
-                    job.status = Status::Pending;
-                    job.queued_ms = Some(now);
-                    let tags = job.spec.tags.clone();
-                    self.tick(&tags);
-                } else {
-                    job.status = Status::Skipped;
-                    job.finished_ms = Some(now);
+                match next {
+                    Next::Pending => self.enqueue(id, now),
+                    Next::Skipped => {
+                        job.status = Status::Skipped;
+                        job.finished_ms = Some(now);
+                    }
+                    Next::Manual => job.status = Status::Manual,
                 }
             }
         }
     }
 
-    /// Jobs that wait for nothing any more, and whether they run.
-    fn ready(&self, pipeline: u64) -> Vec<(u64, bool)> {
+    fn enqueue(&mut self, id: u64, now: u64) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        job.status = Status::Pending;
+        job.queued_ms = Some(now);
+        let tags = job.spec.tags.clone();
+        self.tick(&tags);
+    }
+
+    /// Starts a job that waits for somebody to do so. Whether it did.
+    ///
+    /// # Errors
+    ///
+    /// There is no such job.
+    pub fn play(&mut self, id: u64, now: u64) -> Result<bool, NotFound> {
+        let job = self.jobs.get_mut(&id).ok_or(NotFound::Job(id))?;
+        let waits = job.status == Status::Manual;
+        if waits {
+            job.updated_ms = now;
+            self.enqueue(id, now);
+        }
+        Ok(waits)
+    }
+
+    /// Jobs that wait for nothing any more, and what becomes of them.
+    fn ready(&self, pipeline: u64) -> Vec<(u64, Next)> {
         let Some(known) = self.pipelines.get(&pipeline) else {
             return Vec::new();
         };
@@ -91,10 +115,10 @@ impl Gitlab {
                 .iter()
                 .filter(|other| names.contains(&other.spec.name.as_str()))
                 .collect();
-            if earlier.iter().all(|other| other.status.is_final()) {
-                let needs = job.spec.needs.is_some();
+            let needs = job.spec.needs.is_some();
+            if earlier.iter().all(|other| is_over(other, needs)) {
                 let failed = earlier.iter().any(|other| blocks(other, needs));
-                ready.push((job.id, runs(job.spec.when, failed)));
+                ready.push((job.id, next(job.spec.when, failed)));
             }
         }
         ready
@@ -183,11 +207,16 @@ impl Gitlab {
         }
         let all: Vec<&Job> = self.current_jobs(id).collect();
         let any = |status| all.iter().any(|job| job.status == status);
+        // Whatever could go on has done so: what is still `created` waits for a manual job.
+        let waits = any(Status::Created)
+            || all
+                .iter()
+                .any(|job| job.status == Status::Manual && !may_wait(job));
         Ok(if any(Status::Canceling) {
             "canceling"
         } else if any(Status::Running) {
             "running"
-        } else if any(Status::Pending) || any(Status::Created) {
+        } else if any(Status::Pending) {
             if all.iter().any(|job| job.status.is_final()) {
                 "running"
             } else {
@@ -200,12 +229,35 @@ impl Gitlab {
             "failed"
         } else if any(Status::Canceled) {
             "canceled"
-        } else if all.iter().all(|job| job.status == Status::Skipped) {
+        } else if waits {
+            "manual"
+        } else if all
+            .iter()
+            .all(|job| matches!(job.status, Status::Skipped | Status::Manual))
+        {
             "skipped"
         } else {
             "success"
         })
     }
+}
+
+/// What becomes of a job that waits for no other.
+enum Next {
+    Pending,
+    Skipped,
+    Manual,
+}
+
+/// Whether later jobs wait for this one no more: it ended, or nobody has to start it. Those that
+/// need it by name wait until somebody does.
+fn is_over(job: &Job, needs: bool) -> bool {
+    job.status.is_final() || (job.status == Status::Manual && may_wait(job) && !needs)
+}
+
+/// Whether a manual job holds nothing up.
+fn may_wait(job: &Job) -> bool {
+    matches!(job.spec.allow_failure, AllowFailure::All(true))
 }
 
 /// Whether an ended job counts as a failure for those after it. A job skipped among `needs` does.
@@ -218,11 +270,11 @@ fn blocks(job: &Job, needs: bool) -> bool {
     }
 }
 
-fn runs(when: When, failed: bool) -> bool {
-    match when {
-        When::OnSuccess => !failed,
-        When::OnFailure => failed,
-        When::Always => true,
+fn next(when: When, failed: bool) -> Next {
+    match (when, failed) {
+        (When::OnSuccess, false) | (When::OnFailure, true) | (When::Always, _) => Next::Pending,
+        (When::OnSuccess, true) | (When::OnFailure, false) | (When::Manual, true) => Next::Skipped,
+        (When::Manual, false) => Next::Manual,
     }
 }
 
@@ -239,5 +291,78 @@ fn wants_retry(job: &Job) -> bool {
     let retry = &job.spec.retry;
     let reason = job.failure_reason.as_deref().unwrap_or("unknown_failure");
     let named = |when: &String| when == "always" || when == reason;
-    job.attempt < retry.max && (retry.when.is_empty() || retry.when.iter().any(named))
+    let code = |code: &i64| job.exit_code == Some(*code);
+    let any = retry.when.is_empty() && retry.exit_codes.is_empty();
+    job.attempt < retry.max
+        && (any || retry.when.iter().any(named) || retry.exit_codes.iter().any(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipeline(jobs: &str) -> (Gitlab, Vec<u64>) {
+        let mut gitlab = Gitlab::new("http://lab", Default::default(), Vec::new());
+        gitlab.add_project("acme/web", "/nowhere".into(), "/nowhere".into());
+        let text = format!("{{\"jobs\":[{jobs}]}}");
+        let spec: PipelineSpec = serde_json::from_str(&text).unwrap();
+        spec.check().unwrap();
+        let id = gitlab.next_pipeline_id();
+        let ids = gitlab.create_pipeline(id, 1, Commit::default(), spec, 0);
+        (gitlab, ids)
+    }
+
+    fn standing(gitlab: &Gitlab, ids: &[u64]) -> (Vec<Status>, &'static str) {
+        let statuses = ids.iter().map(|id| gitlab.job(*id).unwrap().status);
+        (statuses.collect(), gitlab.pipeline_status(1).unwrap())
+    }
+
+    #[test]
+    fn a_manual_job_that_may_fail_holds_up_none_but_those_that_need_it() {
+        let (mut gitlab, ids) = pipeline(
+            r#"{"name":"m","stage":"a","script":["x"],"when":"manual","allow_failure":true},
+               {"name":"next","stage":"b","script":["x"]},
+               {"name":"needs","stage":"b","script":["x"],"needs":["m"]}"#,
+        );
+        let want = vec![Status::Manual, Status::Pending, Status::Created];
+        assert_eq!(standing(&gitlab, &ids), (want, "running"));
+        gitlab.finish(ids[1], Status::Success, None, 1);
+        assert_eq!(standing(&gitlab, &ids).1, "manual");
+        assert!(gitlab.play(ids[0], 2).unwrap());
+        gitlab.finish(ids[0], Status::Success, None, 3);
+        let want = vec![Status::Success, Status::Success, Status::Pending];
+        assert_eq!(standing(&gitlab, &ids), (want, "running"));
+    }
+
+    #[test]
+    fn a_manual_job_that_may_not_fail_holds_up_the_pipeline_until_it_is_played() {
+        let (mut gitlab, ids) = pipeline(
+            r#"{"name":"m","stage":"a","script":["x"],"when":"manual"},
+               {"name":"next","stage":"b","script":["x"]}"#,
+        );
+        let want = vec![Status::Manual, Status::Created];
+        assert_eq!(standing(&gitlab, &ids), (want, "manual"));
+        assert!(
+            !gitlab.play(ids[1], 1).unwrap(),
+            "only manual jobs are played"
+        );
+        assert!(gitlab.play(ids[0], 1).unwrap());
+        gitlab.finish(ids[0], Status::Failed, Some("script_failure"), 2);
+        let want = vec![Status::Failed, Status::Skipped];
+        assert_eq!(standing(&gitlab, &ids), (want, "failed"));
+    }
+
+    #[test]
+    fn a_retry_may_ask_for_exit_codes() {
+        let (mut gitlab, ids) =
+            pipeline(r#"{"name":"a","script":["x"],"retry":{"max":2,"exit_codes":[7]}}"#);
+        let fail = |gitlab: &mut Gitlab, id: u64, code: i64| {
+            gitlab.jobs.get_mut(&id).unwrap().exit_code = Some(code);
+            gitlab.finish(id, Status::Failed, Some("script_failure"), 1);
+        };
+        fail(&mut gitlab, ids[0], 7);
+        assert_eq!(gitlab.jobs().count(), 2, "one more attempt");
+        fail(&mut gitlab, ids[0] + 1, 8);
+        assert_eq!(gitlab.jobs().count(), 2);
+    }
 }

@@ -28,6 +28,8 @@ pub enum Status {
     Canceled,
     /// Will not run.
     Skipped,
+    /// Waits for somebody to start it.
+    Manual,
 }
 
 impl Status {
@@ -42,6 +44,7 @@ impl Status {
             Self::Failed => "failed",
             Self::Canceled => "canceled",
             Self::Skipped => "skipped",
+            Self::Manual => "manual",
         }
     }
 

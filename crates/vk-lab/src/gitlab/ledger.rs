@@ -1,5 +1,7 @@
 //! What a run broke: the list that must be empty at its end.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::update::Update;
@@ -150,6 +152,9 @@ pub struct Calls {
     pub handed_out: u32,
     /// Calls of any kind.
     pub count: u64,
+    /// When each `Job-Status` was first answered, in ms since the Unix epoch; answers that a fault
+    /// loses do not count.
+    pub told_ms: BTreeMap<String, u64>,
     control_end: Option<(u64, End)>,
     transfer_end: Option<(u64, End)>,
 }

@@ -8,6 +8,7 @@ pub mod dotenv;
 mod flow;
 mod job;
 pub mod ledger;
+mod predefined;
 mod queue;
 mod reaper;
 mod reply;
@@ -23,6 +24,7 @@ mod variable;
 mod variables;
 
 pub use job::{Job, Status};
+pub use predefined::Facts;
 pub use queue::{Gate, JobRequest};
 pub use reply::Reply;
 pub use runner::{Info, Runner};

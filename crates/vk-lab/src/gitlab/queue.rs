@@ -204,6 +204,7 @@ mod tests {
             tag: false,
             sha: "0".repeat(40),
             format: "sha1".into(),
+            ..Default::default()
         };
         let pipeline = gitlab.next_pipeline_id();
         let ids = gitlab.create_pipeline(pipeline, 1, commit, spec, 0);

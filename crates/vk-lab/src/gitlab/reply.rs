@@ -55,6 +55,13 @@ impl Reply {
         }
     }
 
+    /// The `Job-Status` it carries.
+    pub fn job_status(&self) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(name, _)| *name == "Job-Status");
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// With one more header.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {

@@ -73,8 +73,9 @@ impl Gitlab {
     pub(super) fn job_json(&self, id: u64, now: u64) -> Option<Value> {
         let job = self.jobs.get(&id)?;
         let (pipeline, project) = self.place_of(job)?;
-        let image = job.spec.image.as_ref().map(|name| {
-            json!({"name": name, "entrypoint": null, "ports": [], "executor_opts": {},
+        let image = job.spec.image.as_ref().map(|image| {
+            let image = image.full();
+            json!({"name": image.name, "entrypoint": image.entrypoint, "ports": [], "executor_opts": {},
                    "pull_policy": null})
         });
         Some(json!({
@@ -240,5 +241,6 @@ fn word(when: When) -> &'static str {
         When::OnSuccess => "on_success",
         When::OnFailure => "on_failure",
         When::Always => "always",
+        When::Manual => "manual",
     }
 }

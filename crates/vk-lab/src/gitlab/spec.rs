@@ -41,6 +41,9 @@ pub struct PipelineSpec {
     /// Branch or tag; the repository's `HEAD` when left out.
     #[serde(default, rename = "ref")]
     pub git_ref: Option<String>,
+    /// What made it, as `CI_PIPELINE_SOURCE` says; `api` when left out.
+    #[serde(default)]
+    pub source: Option<String>,
     /// Stages in order; the order of first use when left out.
     #[serde(default)]
     pub stages: Vec<String>,
@@ -62,6 +65,42 @@ pub enum When {
     OnFailure,
     /// In any case.
     Always,
+    /// When somebody starts it (`play`); until then the pipeline waits for it, unless it may fail.
+    Manual,
+}
+
+/// A job's image: its name, or a table with its properties.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum ImageSpec {
+    /// Only its name.
+    Name(String),
+    /// Name and entry point.
+    Full(Image),
+}
+
+/// An image with its properties.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Its name.
+    pub name: String,
+    /// What replaces its entry point; an empty list means none.
+    #[serde(default)]
+    pub entrypoint: Option<Vec<String>>,
+}
+
+impl ImageSpec {
+    /// The full form of either spelling.
+    pub fn full(&self) -> Image {
+        match self {
+            Self::Name(name) => Image {
+                name: name.clone(),
+                entrypoint: None,
+            },
+            Self::Full(image) => image.clone(),
+        }
+    }
 }
 
 /// Which failures of a job are allowed.
@@ -92,6 +131,9 @@ pub struct RetrySpec {
     /// The reasons that are retried; any when empty.
     #[serde(default)]
     pub when: Vec<String>,
+    /// The exit codes that are retried; any when empty.
+    #[serde(default)]
+    pub exit_codes: Vec<i64>,
 }
 
 /// What a job leaves behind.
@@ -132,7 +174,7 @@ pub struct JobSpec {
     pub stage: String,
     /// Its image.
     #[serde(default)]
-    pub image: Option<String>,
+    pub image: Option<ImageSpec>,
     /// `before_script` and `script` as one list, as GitLab hands them out.
     pub script: Vec<String>,
     /// `after_script`.
@@ -301,6 +343,11 @@ impl JobSpec {
                     "name another job of it",
                 ));
             }
+        }
+        let artifacts = self.artifacts.as_ref();
+        if artifacts.is_some_and(|artifacts| artifacts.when == When::Manual) {
+            let hint = "use on_success, on_failure or always";
+            return Err(wrong(at("artifacts.when is manual"), hint));
         }
         self.check_reports()
     }

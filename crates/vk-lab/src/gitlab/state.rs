@@ -57,7 +57,7 @@ pub struct Project {
 }
 
 /// What a pipeline runs on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Commit {
     /// Branch or tag.
     pub git_ref: String,
@@ -67,6 +67,14 @@ pub struct Commit {
     pub sha: String,
     /// `sha1` or `sha256`.
     pub format: String,
+    /// The project's default branch.
+    pub default_branch: String,
+    /// The commit's message.
+    pub message: String,
+    /// When it was made, as ISO 8601.
+    pub timestamp: String,
+    /// Who made it: `Name <address>`.
+    pub author: String,
 }
 
 /// A pipeline: its jobs are those that name it.

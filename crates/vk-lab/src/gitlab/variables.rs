@@ -15,7 +15,6 @@ const MAX_EXPANDED: usize = 64 << 10;
 const MAX_DEPTH: usize = 16;
 /// Most references resolved for one value.
 const MAX_REFERENCES: u32 = 1_000;
-const ZERO_SHA: &str = "0000000000000000000000000000000000000000";
 
 /// A time as GitLab writes it, in UTC with seconds.
 pub(super) fn iso8601(ms: u64) -> String {
@@ -41,7 +40,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 }
 
 /// Letters and digits in lower case, the rest as `-`, at most 63, as GitLab makes slugs.
-fn slug(text: &str) -> String {
+pub(super) fn slug(text: &str) -> String {
     let lower = text.to_lowercase();
     let plain = lower
         .chars()
@@ -64,8 +63,8 @@ impl Gitlab {
         let Some((pipeline, project)) = self.place_of(job) else {
             return Vec::new();
         };
-        let mut own = self.job_variables(job, pipeline, project);
-        own.extend(commit_variables(pipeline));
+        let mut own = self.predefined(project, &pipeline.facts());
+        own.extend(self.job_variables(job, project));
         let mut list: Vec<Entry> = own
             .into_iter()
             .map(|(key, value)| Entry::own(key, &value, true, false))
@@ -84,28 +83,12 @@ impl Gitlab {
         self.pipelines.get(&job.pipeline).zip(self.project_of(job))
     }
 
-    fn job_variables(&self, job: &Job, line: &Pipeline, project: &Project) -> Vec<(&str, String)> {
-        let base = &self.base_url;
-        let url = format!("{base}/{}", project.path);
-        let (group, name) = project.path.rsplit_once('/').unwrap_or(("", &project.path));
-        let host = host_of(base);
-        let (host_name, port) = host.rsplit_once(':').unwrap_or((host, "443"));
+    fn job_variables(&self, job: &Job, project: &Project) -> Vec<(&'static str, String)> {
         let started = iso8601(job.started_ms.unwrap_or(job.updated_ms));
+        let url = format!("{}/{}/-/jobs/{}", self.base_url, project.path, job.id);
         vec![
-            ("CI", "true".into()),
-            ("GITLAB_CI", "true".into()),
-            ("CI_SERVER", "yes".into()),
-            ("CI_SERVER_URL", base.clone()),
-            ("CI_SERVER_HOST", host_name.into()),
-            ("CI_SERVER_PORT", port.into()),
-            (
-                "CI_SERVER_PROTOCOL",
-                base.split(':').next().unwrap_or_default().into(),
-            ),
-            ("CI_SERVER_NAME", "GitLab".into()),
-            ("CI_API_V4_URL", format!("{base}/api/v4")),
             ("CI_JOB_ID", job.id.to_string()),
-            ("CI_JOB_URL", format!("{url}/-/jobs/{}", job.id)),
+            ("CI_JOB_URL", url),
             ("CI_JOB_STARTED_AT", started),
             ("CI_JOB_NAME", job.spec.name.clone()),
             ("CI_JOB_NAME_SLUG", slug(&job.spec.name)),
@@ -114,17 +97,6 @@ impl Gitlab {
             ("CI_NODE_TOTAL", "1".into()),
             ("CI_REGISTRY_USER", "gitlab-ci-token".into()),
             ("CI_DEPENDENCY_PROXY_USER", "gitlab-ci-token".into()),
-            ("CI_PROJECT_ID", project.id.to_string()),
-            ("CI_PROJECT_NAME", name.into()),
-            ("CI_PROJECT_NAMESPACE", group.into()),
-            ("CI_PROJECT_PATH", project.path.clone()),
-            ("CI_PROJECT_PATH_SLUG", slug(&project.path)),
-            ("CI_PROJECT_URL", url.clone()),
-            ("CI_PIPELINE_ID", line.id.to_string()),
-            ("CI_PIPELINE_IID", line.id.to_string()),
-            ("CI_PIPELINE_SOURCE", "api".into()),
-            ("CI_PIPELINE_URL", format!("{url}/-/pipelines/{}", line.id)),
-            ("CI_PIPELINE_CREATED_AT", iso8601(line.created_ms)),
         ]
     }
 
@@ -293,27 +265,8 @@ fn reference(after: &str) -> (&str, &str) {
     after.split_at(end.unwrap_or(after.len()))
 }
 
-fn host_of(base: &str) -> &str {
+pub(super) fn host_of(base: &str) -> &str {
     base.split_once("://").map_or(base, |(_, host)| host)
-}
-
-fn commit_variables(pipeline: &Pipeline) -> Vec<(&'static str, String)> {
-    let commit = &pipeline.commit;
-    let short: String = commit.sha.chars().take(8).collect();
-    let kind = if commit.tag {
-        "CI_COMMIT_TAG"
-    } else {
-        "CI_COMMIT_BRANCH"
-    };
-    vec![
-        ("CI_COMMIT_SHA", commit.sha.clone()),
-        ("CI_COMMIT_SHORT_SHA", short),
-        ("CI_COMMIT_BEFORE_SHA", ZERO_SHA.into()),
-        ("CI_COMMIT_REF_NAME", commit.git_ref.clone()),
-        ("CI_COMMIT_REF_SLUG", slug(&commit.git_ref)),
-        ("CI_COMMIT_REF_PROTECTED", "false".into()),
-        (kind, commit.git_ref.clone()),
-    ]
 }
 
 #[cfg(test)]

@@ -101,6 +101,15 @@ async fn perform(lab: &Lab, command: Command) -> Answer {
                 .map_err(missing)?;
             Ok(json!({"job": job, "status": status}))
         }
+        Command::Play { job } => {
+            let played = lab
+                .with(|gitlab, now| gitlab.play(job, now))
+                .map_err(missing)?;
+            let text = format!("job {job} waits for nobody; only a manual job is started by hand");
+            played
+                .then(|| json!({"job": job}))
+                .ok_or_else(|| AdminError::new("conflict", text))
+        }
         Command::Retry { job } => retry(lab, job),
         Command::Status { pipeline, wait } => status::answer(lab, pipeline, wait).await,
         Command::Invariants => Ok(lab.look(|gitlab, _| status::broken(gitlab))),

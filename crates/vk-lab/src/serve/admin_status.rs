@@ -34,7 +34,10 @@ fn shown(gitlab: &Gitlab, only: Option<u64>) -> Result<(Value, bool), NotFound> 
         .filter(|line| only.is_none_or(|id| id == line.id))
     {
         let status = gitlab.pipeline_status(pipeline.id)?;
-        ended &= matches!(status, "success" | "failed" | "canceled" | "skipped");
+        ended &= matches!(
+            status,
+            "success" | "failed" | "canceled" | "skipped" | "manual"
+        );
         let jobs = gitlab.jobs().filter(|job| job.pipeline == pipeline.id);
         pipelines.push(json!({
             "id": pipeline.id, "status": status, "sha": pipeline.commit.sha,
@@ -73,7 +76,7 @@ fn job(job: &Job) -> Value {
         "finished_ms": job.finished_ms, "manager": job.manager,
         "trace_size": job.trace.len(), "trace_crc32": format!("{:08x}", crc32fast::hash(&job.trace)),
         "debug_trace": job.debug_trace, "handed_out": job.calls.handed_out,
-        "calls": job.calls.count, "artifacts": artifacts.collect::<Vec<_>>(),
+        "calls": job.calls.count, "told_ms": job.calls.told_ms, "artifacts": artifacts.collect::<Vec<_>>(),
     })
 }
 

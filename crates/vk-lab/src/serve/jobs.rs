@@ -29,7 +29,16 @@ pub(super) async fn update(
     let Ok(update) = serde_json::from_slice::<Update>(&bytes) else {
         return respond(Reply::invalid("the body is not a JSON object of this call"));
     };
-    respond(lab.with(|gitlab, now| gitlab.update(id, &update, begun, lost, now)))
+    let reply = lab.with(|gitlab, now| gitlab.update(id, &update, begun, lost, now));
+    told(lab, id, reply, lost)
+}
+
+/// Answers, and notes what the runner is told of its job's status.
+fn told(lab: &Lab, id: u64, reply: Reply, lost: bool) -> Response<OutBody> {
+    if !lost && let Some(status) = reply.job_status() {
+        lab.with(|gitlab, now| gitlab.note_told(id, status, now));
+    }
+    respond(reply)
 }
 
 /// Gives the trace's lock back, also when the writer goes away in the middle of its body.
@@ -64,7 +73,7 @@ pub(super) async fn patch(
     });
     let start = match begun {
         Ok(start) => start,
-        Err(reply) => return respond(reply),
+        Err(reply) => return told(lab, id, reply, lost),
     };
     let lock = Lock {
         lab: Arc::clone(lab),
@@ -87,5 +96,5 @@ pub(super) async fn patch(
         Err(error) => unread(&error),
     };
     drop(lock);
-    respond(reply)
+    told(lab, id, reply, lost)
 }

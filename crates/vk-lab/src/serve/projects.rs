@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::gitlab::Commit;
 
 /// Most bytes kept of what git says.
-const MAX_SAID: u64 = 16 << 10;
+const MAX_SAID: u64 = 256 << 10;
 
 /// What git could not do.
 #[derive(Debug, thiserror::Error)]
@@ -165,12 +165,34 @@ impl Git {
         let format = self
             .run(bare, &["rev-parse", "--show-object-format"])
             .await?;
-        Ok(Commit {
+        let commit = Commit {
             git_ref: name,
             tag,
             sha,
             format,
-        })
+            ..Commit::default()
+        };
+        Ok(self.describe(bare, commit).await)
+    }
+
+    /// What a commit says of itself.
+    async fn describe(&self, bare: &Path, commit: Commit) -> Commit {
+        let default = self.run(bare, &["symbolic-ref", "--short", "HEAD"]).await;
+        let shape = "--format=%cI%n%an <%ae>%n%B";
+        // A message beyond all bounds is none.
+        let said = self
+            .run(bare, &["show", "--no-patch", shape, &commit.sha, "--"])
+            .await
+            .unwrap_or_default();
+        let mut lines = said.splitn(3, '\n').map(str::to_owned);
+        Commit {
+            // A repository whose HEAD is on no branch has none.
+            default_branch: default.unwrap_or_default(),
+            timestamp: lines.next().unwrap_or_default(),
+            author: lines.next().unwrap_or_default(),
+            message: lines.next().unwrap_or_default(),
+            ..commit
+        }
     }
 
     async fn resolve(&self, bare: &Path, name: &str) -> Result<(String, bool), GitError> {

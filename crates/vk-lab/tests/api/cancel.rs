@@ -110,3 +110,21 @@ fn a_runner_that_forgets_a_canceling_job_leaves_it_to_the_reaper() {
     assert_eq!(lab.job(id)["failure_reason"], "no_updates_canceling");
     assert_eq!(lab.status(id), "canceled");
 }
+
+#[test]
+fn when_a_runner_was_first_told_of_a_cancel_is_noted() {
+    let lab = Lab::start();
+    let (id, token) = lab.running();
+    let told = |status: &str| lab.job(id)["told_ms"][status].as_u64();
+    lab.patch(id, &token, "0-3", "some");
+    assert!(told("running").is_some());
+    cancel(&lab, id, false);
+    assert_eq!(told("canceling"), None, "cancelled, and nobody was told");
+    lab.patch(id, &token, "4-4", "");
+    let first = told("canceling").unwrap();
+    lab.finish(id, &token, "running");
+    assert_eq!(told("canceling"), Some(first), "the first answer counts");
+    cancel(&lab, id, true);
+    lab.patch(id, &token, "4-7", "more");
+    assert!(told("canceled").unwrap() >= first);
+}
