@@ -325,7 +325,7 @@ mod tests {
                {"name":"needs","stage":"b","script":["x"],"needs":["m"]}"#,
         );
         let want = vec![Status::Manual, Status::Pending, Status::Created];
-        assert_eq!(standing(&gitlab, &ids), (want, "running"));
+        assert_eq!(standing(&gitlab, &ids), (want, "pending"));
         gitlab.finish(ids[1], Status::Success, None, 1);
         assert_eq!(standing(&gitlab, &ids).1, "manual");
         assert!(gitlab.play(ids[0], 2).unwrap());
