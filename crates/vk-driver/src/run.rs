@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use vk_hub_proto::job::JobResult;
 use vk_stage_core::{Effect, End, Input, Kill, Line, Record, Stage, StageCore, StageEnd};
-use vk_step::{Core, Now, Step};
+use vk_step::{Core, Now, Step, Variant as _};
 use vk_trace::Line as TraceLine;
 
 use crate::context::{Control, JobContext, StateSender};
@@ -203,9 +203,9 @@ impl Driver {
         kill.synced(&records, &effects);
         let mut first = true;
         for effect in effects {
-            let after = effect.clone();
+            let released = effect.variant();
             self.release(effect);
-            kill.after_effect(&after);
+            kill.after_effect(released);
             if std::mem::take(&mut first) {
                 kill.after_records(&records);
             }

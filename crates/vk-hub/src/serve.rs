@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
+use vk_hub_core::Settings;
 use vk_kill::KillPoints;
 
 use crate::admin::AdminServer;
@@ -42,7 +43,8 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let open: OpenStore =
         Box::new(move || Ok(Box::new(Sqlite::open(&database)?) as Box<dyn Store>));
     let outputs = config.data_dir.join("jobs");
-    let (fleet, handle) = Fleet::open(config.settings.clone(), open, outputs, kill)?;
+    let settings = with_test_times(&config.settings);
+    let (fleet, handle) = Fleet::open(settings, open, outputs, kill)?;
     let server_config = match &tls {
         Some((cert, key)) => Some(tls::server(cert, key)?),
         None => None,
@@ -82,6 +84,15 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     }
     // Whatever was promised is durable already, and nodes and daemons redial.
     Ok(())
+}
+
+/// The settings as they are, but for times that a build with kill points is told.
+fn with_test_times(settings: &Settings) -> Settings {
+    Settings {
+        remember_requests: vk_kill::seconds("REMEMBER_REQUESTS", settings.remember_requests),
+        redial_window: vk_kill::seconds("REDIAL_WINDOW", settings.redial_window),
+        ..settings.clone()
+    }
 }
 
 /// Every session is a descriptor, and the usual soft limit is 1024: a fleet needs the hard one.

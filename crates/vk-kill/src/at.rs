@@ -11,9 +11,22 @@ pub enum Boundary {
     After,
 }
 
+/// Which of a core's two enums a variant belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What is kept.
+    Record,
+    /// What is done.
+    Effect,
+}
+
 /// One moment to die at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At {
+    /// The core, where one is named.
+    pub core: Option<String>,
+    /// The enum, where one is named.
+    pub kind: Option<Kind>,
     /// The record's or effect's variant.
     pub variant: String,
     /// Where.
@@ -24,16 +37,29 @@ pub struct At {
 
 /// A text that names no moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("VK_KILL_AT={0:?} must look like <Variant>:<before|synced|after>:<n>, n from 1")]
+#[error(
+    "VK_KILL_AT={0:?} must look like [<core>.][Record.|Effect.]<Variant>:<before|synced|after>:<n>, \
+     n from 1, or be @ and a file that may say so"
+)]
 pub struct AtError(pub String);
+
+impl At {
+    /// Whether this is the variant meant.
+    #[must_use]
+    pub fn names(&self, core: &str, kind: Kind, variant: &str) -> bool {
+        self.variant == variant
+            && self.kind.is_none_or(|named| named == kind)
+            && self.core.as_deref().is_none_or(|named| named == core)
+    }
+}
 
 impl FromStr for At {
     type Err = AtError;
 
     fn from_str(text: &str) -> Result<At, AtError> {
         let refuse = || AtError(text.to_owned());
-        let mut parts = text.split(':');
-        let (Some(variant), Some(boundary), Some(nth), None) =
+        let mut parts = text.trim_end().split(':');
+        let (Some(name), Some(boundary), Some(nth), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(refuse());
@@ -45,10 +71,21 @@ impl FromStr for At {
             _ => return Err(refuse()),
         };
         let nth = nth.parse().ok().filter(|nth| *nth > 0).ok_or_else(refuse)?;
+        let (mut core, mut kind) = (None, None);
+        let (before, variant) = name.rsplit_once('.').unwrap_or(("", name));
+        for word in before.split('.').filter(|word| !word.is_empty()) {
+            match word {
+                "Record" => kind = Some(Kind::Record),
+                "Effect" => kind = Some(Kind::Effect),
+                _ => core = Some(word.to_owned()),
+            }
+        }
         if variant.is_empty() {
             return Err(refuse());
         }
         Ok(At {
+            core,
+            kind,
             variant: variant.to_owned(),
             boundary,
             nth,
@@ -64,6 +101,8 @@ mod tests {
     fn a_moment_has_a_variant_a_boundary_and_a_count() {
         let at: At = "JobStarting:synced:2".parse().unwrap();
         let expected = At {
+            core: None,
+            kind: None,
             variant: "JobStarting".into(),
             boundary: Boundary::Synced,
             nth: 2,
@@ -76,9 +115,22 @@ mod tests {
             "X:synced:0",
             "X:soon:1",
             ":before:1",
+            "Effect.:before:1",
             "X:after:1:2",
         ] {
             assert!(bad.parse::<At>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_name_in_several_enums_is_told_apart_where_it_is_asked() {
+        let any: At = "Removed:after:1".parse().unwrap();
+        assert!(any.names("job", Kind::Record, "Removed"));
+        assert!(any.names("acquire", Kind::Effect, "Removed"));
+        assert!(!any.names("job", Kind::Record, "Taken"));
+        let one: At = "job.Effect.Removed:after:1".parse().unwrap();
+        assert!(one.names("job", Kind::Effect, "Removed"));
+        assert!(!one.names("job", Kind::Record, "Removed"));
+        assert!(!one.names("acquire", Kind::Effect, "Removed"));
     }
 }

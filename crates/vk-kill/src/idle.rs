@@ -1,6 +1,14 @@
+use std::time::Duration;
+
 use vk_step::Variant;
 
 use crate::AtError;
+
+/// The time as it is: this build has no other.
+#[must_use]
+pub const fn seconds(_name: &str, usual: Duration) -> Duration {
+    usual
+}
 
 /// No kill points: this build has none.
 #[derive(Clone, Debug, Default)]
@@ -15,14 +23,30 @@ impl KillPoints {
         Ok(KillPoints)
     }
 
-    /// Nothing happens.
-    pub const fn before<R: Variant, E: Variant>(&self, _records: &[R], _effects: &[E]) {}
+    /// The same.
+    #[must_use]
+    pub const fn of(&self, _core: &'static str) -> KillPoints {
+        KillPoints
+    }
 
     /// Nothing happens.
-    pub const fn synced<R: Variant, E: Variant>(&self, _records: &[R], _effects: &[E]) {}
+    pub fn before<'a, R: Variant, E: Variant + 'a>(
+        &self,
+        _records: &[R],
+        _effects: impl IntoIterator<Item = &'a E>,
+    ) {
+    }
 
     /// Nothing happens.
-    pub const fn after_effect<E: Variant>(&self, _effect: &E) {}
+    pub fn synced<'a, R: Variant, E: Variant + 'a>(
+        &self,
+        _records: &[R],
+        _effects: impl IntoIterator<Item = &'a E>,
+    ) {
+    }
+
+    /// Nothing happens.
+    pub const fn after_effect(&self, _variant: &'static str) {}
 
     /// Nothing happens.
     pub const fn after_records<R: Variant>(&self, _records: &[R]) {}

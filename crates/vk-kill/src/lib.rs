@@ -8,6 +8,16 @@
 //! - `after`: this effect has been released, or this record is durable and its step's first effect
 //!   has been released (all of them where there is none).
 //!
+//! A variant's name alone means whatever bears it; before it may stand, each with a dot, the core it
+//! belongs to, where a program has several ([`KillPoints::of`]), and `Record` or `Effect`:
+//! `job.Effect.Removed:after:1`.
+//!
+//! `VK_KILL_AT=@<file>` reads the moment from a file whenever a boundary is reached, so that a
+//! program that runs can be told. No file is no moment; counting begins when the file's text
+//! changes, and whoever dies removes the file just before.
+//!
+//! Times that no test can wait for come from `VK_TEST_<NAME>` in such a build ([`seconds`]).
+//!
 //! It must know neither cores nor edges: variants are names.
 
 #![forbid(unsafe_code)]
@@ -18,8 +28,8 @@ mod counting;
 #[cfg(not(feature = "kill-points"))]
 mod idle;
 
-pub use at::{At, AtError, Boundary};
+pub use at::{At, AtError, Boundary, Kind};
 #[cfg(feature = "kill-points")]
-pub use counting::KillPoints;
+pub use counting::{KillPoints, seconds};
 #[cfg(not(feature = "kill-points"))]
-pub use idle::KillPoints;
+pub use idle::{KillPoints, seconds};

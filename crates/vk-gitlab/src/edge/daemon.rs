@@ -12,13 +12,15 @@ use vk_gitlab_core::slots::{RunnerIndex, Slots};
 use vk_hub_client::api::Client as HubClient;
 use vk_hub_proto::RelayId;
 use vk_kill::KillPoints;
-use vk_step::{Core as _, Now, OpenError};
+use vk_step::{Core as _, Now, OpenError, Variant as _};
 
 use super::calls::Event;
 use super::effects::Effects;
 use super::runner::{JobEdge, RunnerEdge};
 use crate::clock::unix_now;
 
+/// How long a job may wait for a place (ADM-21).
+const PLACE_WITHIN: Duration = Duration::from_secs(300);
 /// Events taken in a row before state is written.
 const EVENTS: usize = 256;
 
@@ -82,11 +84,12 @@ impl Daemon {
         let held = |jobs: &[JobRecord]| jobs.iter().filter(|job| !job.is_over()).count();
         let taken: usize = runners.iter().map(|(_, jobs)| held(jobs)).sum();
         let count = u32::try_from(runners.len()).unwrap_or(u32::MAX);
+        let place_within = vk_kill::seconds("PLACE_WITHIN", PLACE_WITHIN);
         let mut daemon = Daemon {
             relay,
             hub: Arc::new(hub),
             hub_url,
-            place_within_secs: 300,
+            place_within_secs: u32::try_from(place_within.as_secs()).unwrap_or(u32::MAX),
             runners: Vec::new(),
             jobs: BTreeMap::new(),
             slots: Slots::new(concurrent, count, u32::try_from(taken).unwrap_or(u32::MAX)),
@@ -355,25 +358,20 @@ impl Daemon {
     }
 
     fn boundary(&self, step: &Step, synced: bool) {
+        let (acquire, of_job) = (self.kill.of("acquire"), self.kill.of("job"));
+        let nothing: [job::Record; 0] = [];
         for effect in &step.effects {
             match (effect, synced) {
-                (Effect::Acquire(_, effect), false) => self
-                    .kill
-                    .before::<job::Record, _>(&[], std::slice::from_ref(effect)),
-                (Effect::Acquire(_, effect), true) => self
-                    .kill
-                    .synced::<job::Record, _>(&[], std::slice::from_ref(effect)),
-                (Effect::Job(_, effect), false) => self
-                    .kill
-                    .before::<job::Record, _>(&[], std::slice::from_ref(effect)),
-                (Effect::Job(_, effect), true) => self
-                    .kill
-                    .synced::<job::Record, _>(&[], std::slice::from_ref(effect)),
+                (Effect::Acquire(_, effect), false) => acquire.before(&nothing, [effect]),
+                (Effect::Acquire(_, effect), true) => acquire.synced(&nothing, [effect]),
+                (Effect::Job(_, effect), false) => of_job.before(&nothing, [effect]),
+                (Effect::Job(_, effect), true) => of_job.synced(&nothing, [effect]),
             }
         }
+        let nothing: [&job::Effect; 0] = [];
         match synced {
-            false => self.kill.before::<_, job::Effect>(&step.records, &[]),
-            true => self.kill.synced::<_, job::Effect>(&step.records, &[]),
+            false => of_job.before(&step.records, nothing),
+            true => of_job.synced(&step.records, nothing),
         }
     }
 
@@ -481,23 +479,25 @@ impl Daemon {
     }
 
     fn release(&mut self, step: Step) {
-        let kill = self.kill.clone();
+        let (acquire, of_job) = (self.kill.of("acquire"), self.kill.of("job"));
         if step.effects.is_empty() {
-            kill.after_records(&step.records);
+            of_job.after_records(&step.records);
         }
         for (number, effect) in step.effects.into_iter().enumerate() {
             match effect {
                 Effect::Acquire(index, effect) => {
-                    Effects(self).acquire(index, effect.clone());
-                    kill.after_effect(&effect);
+                    let released = effect.variant();
+                    Effects(self).acquire(index, effect);
+                    acquire.after_effect(released);
                 }
                 Effect::Job(key, effect) => {
-                    Effects(self).job(key, effect.clone());
-                    kill.after_effect(&effect);
+                    let released = effect.variant();
+                    Effects(self).job(key, effect);
+                    of_job.after_effect(released);
                 }
             }
             if number == 0 {
-                kill.after_records(&step.records);
+                of_job.after_records(&step.records);
             }
         }
     }

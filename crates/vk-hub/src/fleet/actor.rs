@@ -12,7 +12,7 @@ use vk_hub_core::{
 use vk_hub_proto::dispatch::Chunk;
 use vk_hub_proto::node_session::HubMessage;
 use vk_kill::KillPoints;
-use vk_step::{Core as _, Now, OpenError};
+use vk_step::{Core as _, Now, OpenError, Variant as _};
 
 use super::disk::{Batch, Disk, DiskError, Opened, Piece};
 use super::handle::{FleetHandle, Message, Reply};
@@ -63,6 +63,10 @@ struct Step {
 }
 
 impl Step {
+    fn effects(&self) -> impl Iterator<Item = &Effect> {
+        self.effects.iter().map(|(effect, _)| effect)
+    }
+
     fn wants_disk(&self) -> bool {
         let output = |(effect, _): &(Effect, Vec<u8>)| {
             matches!(
@@ -237,13 +241,8 @@ impl Fleet {
 
     /// The boundaries of a step that needs no disk.
     fn before(&self, step: &Step) {
-        let effects: Vec<Effect> = step
-            .effects
-            .iter()
-            .map(|(effect, _)| effect.clone())
-            .collect();
-        self.kill.before(&step.records, &effects);
-        self.kill.synced(&step.records, &effects);
+        self.kill.before(&step.records, step.effects());
+        self.kill.synced(&step.records, step.effects());
     }
 
     /// Gives the disk what was gathered, where it is idle.
@@ -254,12 +253,7 @@ impl Fleet {
         let mut steps = std::mem::take(&mut self.gathering);
         let mut batch = Batch::default();
         for step in &mut steps {
-            let effects: Vec<Effect> = step
-                .effects
-                .iter()
-                .map(|(effect, _)| effect.clone())
-                .collect();
-            self.kill.before(&step.records, &effects);
+            self.kill.before(&step.records, step.effects());
             batch.records.extend(step.records.iter().cloned());
             batch
                 .output
@@ -277,12 +271,7 @@ impl Fleet {
         match synced {
             Ok(lengths) => {
                 for step in self.writing.take().unwrap_or_default() {
-                    let effects: Vec<Effect> = step
-                        .effects
-                        .iter()
-                        .map(|(effect, _)| effect.clone())
-                        .collect();
-                    self.kill.synced(&step.records, &effects);
+                    self.kill.synced(&step.records, step.effects());
                     self.release(step);
                 }
                 if !lengths.is_empty() {
@@ -300,9 +289,9 @@ impl Fleet {
         }
         for (number, (effect, _)) in step.effects.into_iter().enumerate() {
             let kill = self.kill.clone();
-            let released = effect.clone();
+            let released = effect.variant();
             self.act(effect);
-            kill.after_effect(&released);
+            kill.after_effect(released);
             if number == 0 {
                 kill.after_records(&step.records);
             }

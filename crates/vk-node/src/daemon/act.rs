@@ -6,6 +6,7 @@ use vk_hub_proto::node_session::{NodeMessage, Placed, Report};
 use vk_kill::KillPoints;
 use vk_node_core::io::{RunPlan, Status};
 use vk_node_core::{Effect, JobEvent, Record};
+use vk_step::Variant as _;
 
 use super::actor::{Actor, Attended, Message, Step};
 use crate::durable::FileError;
@@ -21,13 +22,13 @@ const NEWS: usize = 16;
 /// An effect that was released, for kill points: said once what it does is done.
 pub(crate) struct Released {
     kill: KillPoints,
-    effect: Effect,
+    variant: &'static str,
     records: Vec<Record>,
 }
 
 impl Released {
     fn done(self) {
-        self.kill.after_effect(&self.effect);
+        self.kill.after_effect(self.variant);
         self.kill.after_records(&self.records);
     }
 }
@@ -42,7 +43,7 @@ impl Actor {
         for effect in step.effects {
             let released = Released {
                 kill: self.parts.kill.clone(),
-                effect: effect.clone(),
+                variant: effect.variant(),
                 records: std::mem::take(&mut records),
             };
             self.act(effect, released);
