@@ -61,6 +61,17 @@ impl Slots {
         }
     }
 
+    /// Jobs and job requests at once from now on; those above a lowered number run on.
+    pub fn set_concurrent(&mut self, concurrent: u32) {
+        self.concurrent = concurrent;
+    }
+
+    /// A runner begins, or begins anew: it waits for nothing and was told nothing.
+    pub fn begin(&mut self, runner: RunnerIndex) {
+        self.pass(runner);
+        self.told.insert(runner, false);
+    }
+
     /// The runner does not wait any more.
     pub fn pass(&mut self, runner: RunnerIndex) {
         self.waiting.retain(|other| *other != runner);
@@ -138,6 +149,32 @@ mod tests {
         assert!(!slots.take(A));
         slots.give_back();
         assert!(slots.take(A));
+    }
+
+    /// CFG-09
+    #[test]
+    fn a_raised_limit_frees_slots_and_a_lowered_one_takes_none_away() {
+        let mut slots = Slots::new(1, 1, 0);
+        slots.changes();
+        assert!(slots.take(A));
+        assert!(!slots.take(A));
+        slots.set_concurrent(2);
+        assert_eq!(slots.changes(), [(A, true)]);
+        assert!(slots.take(A));
+        slots.set_concurrent(1);
+        assert_eq!(slots.taken(), 2);
+        slots.give_back();
+        assert!(!slots.take(A));
+    }
+
+    #[test]
+    fn a_runner_that_begins_anew_is_told_anew_and_waits_no_more() {
+        let mut slots = Slots::new(1, 2, 0);
+        slots.changes();
+        slots.want(A);
+        slots.begin(A);
+        assert_eq!(slots.changes(), [(A, true)]);
+        assert!(slots.take(B), "nothing is kept for the one that began anew");
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Acquire {
 
     /// Whether a request may be sent, room aside.
     pub(super) fn gate(&self, now: Now) -> Gate {
-        if !self.gates.are_open() || self.verify.token_taken() != Some(true) {
+        if !self.gates.are_open() || !self.verify.lets_ask() {
             return Gate::Shut;
         }
         match self.health.paused_until(now) {

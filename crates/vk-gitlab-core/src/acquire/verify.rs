@@ -19,8 +19,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verify {
     asked: bool,
-    /// None before the first answer.
+    /// None before the first answer that says so.
     token_taken: Option<bool>,
+    answered: bool,
     next: Now,
     contact: Now,
     backoff: Backoff,
@@ -31,6 +32,7 @@ impl Verify {
         Verify {
             asked: false,
             token_taken: None,
+            answered: false,
             next: now,
             contact: now,
             backoff: Backoff::new(Duration::from_secs(5), LONGEST_RETRY),
@@ -40,6 +42,12 @@ impl Verify {
     /// Whether GitLab takes the token; none before its first answer.
     pub(super) const fn token_taken(&self) -> Option<bool> {
         self.token_taken
+    }
+
+    /// Whether jobs may be asked for: the token is not known to be refused, and a verify came first.
+    /// One without an answer that counts stops nothing: a job request will say (SPEC-80).
+    pub(super) fn lets_ask(&self) -> bool {
+        self.answered && self.token_taken != Some(false)
     }
 
     /// Whether verifying fails without an answer.
@@ -87,6 +95,7 @@ impl Verify {
         step: &mut Step,
     ) {
         self.asked = false;
+        self.answered = true;
         match answer {
             VerifyAnswer::Taken => {
                 if self.token_taken == Some(false) {

@@ -82,14 +82,46 @@ fn a_runner_whose_token_is_refused_shows_itself_daily_only() {
 #[test]
 fn a_verify_without_an_answer_is_tried_again() {
     let mut runner = Runner::opened(config());
+    runner.give(Input::SlotFree(false));
     runner.effects();
+    runner.give(Input::VerifyAnswer(VerifyAnswer::Unavailable {
+        retry_after: None,
+    }));
+    assert_eq!(
+        runner.effects(),
+        [Effect::WantSlot],
+        "without a slot only verifies go out"
+    );
     for secs in [5, 10, 20, 40, 80, 160, 300, 300] {
-        runner.give(Input::VerifyAnswer(VerifyAnswer::Unavailable {
-            retry_after: None,
-        }));
         runner.pass(Duration::from_millis(secs * 1000 - 1));
         assert_eq!(runner.effects(), [], "{secs} s");
         runner.pass(Duration::from_millis(secs * 250 + 1));
         assert_eq!(runner.effects(), [Effect::Verify]);
+        runner.give(Input::VerifyAnswer(VerifyAnswer::Unavailable {
+            retry_after: None,
+        }));
     }
+}
+
+/// SPEC-80
+#[test]
+fn a_verify_that_fails_at_start_does_not_keep_jobs_away() {
+    let mut runner = Runner::opened(config());
+    runner.feed_ids();
+    runner.give(Input::SlotFree(true));
+    runner.effects();
+    runner.give(Input::VerifyAnswer(VerifyAnswer::Unavailable {
+        retry_after: None,
+    }));
+    runner.reserve(1);
+    runner.take_slot();
+    runner.expect_request();
+    assert_eq!(runner.core.token_accepted(), None, "nobody knows yet");
+    runner.answer_status(403, None);
+    runner.pass_secs(3600);
+    assert_eq!(
+        runner.effects(),
+        [Effect::ReturnSlot, super::runner::release(1)],
+        "now it is known"
+    );
 }
