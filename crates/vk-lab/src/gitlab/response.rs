@@ -69,7 +69,8 @@ const INSTANCE: &str = "00000000-0000-4000-8000-000000000001";
 const DEFAULT_DEPTH: u64 = 20;
 
 impl Gitlab {
-    /// The body of a 201.
+    /// The body of a 201. `run` is left out, as GitLab leaves it out of every job that has `script`:
+    /// the stock runner reads it as a text and refuses a job where it is null.
     pub(super) fn job_json(&self, id: u64, now: u64) -> Option<Value> {
         let job = self.jobs.get(&id)?;
         let (pipeline, project) = self.place_of(job)?;
@@ -88,7 +89,6 @@ impl Gitlab {
             "inputs": [],
             "variables": self.variables_json(job),
             "steps": steps(job),
-            "run": null,
             "hooks": null,
             "image": image,
             "services": [],
