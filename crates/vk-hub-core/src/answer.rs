@@ -84,6 +84,10 @@ impl Refusal {
         Refusal::new(403, ErrorCode::ApprovalPending, None, error)
     }
 
+    pub(crate) fn project_rejected(error: impl Into<String>) -> Refusal {
+        Refusal::new(403, ErrorCode::ProjectRejected, None, error)
+    }
+
     pub(crate) fn not_found(error: impl Into<String>) -> Refusal {
         Refusal::new(404, ErrorCode::NotFound, None, error)
     }

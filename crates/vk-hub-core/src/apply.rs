@@ -14,8 +14,17 @@ impl Fleet {
     /// Takes one record over; what is wrong with it where it cannot stand here.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<(), String> {
         match record {
-            // Read when the clock is made, before anything else.
-            Record::Clock { .. } => Ok(()),
+            // Read when the clock is made, before anything else; for operators alone.
+            Record::Clock { .. } | Record::Audited { .. } => Ok(()),
+            Record::ServerKnown { .. }
+            | Record::ServerDropped { .. }
+            | Record::ProjectKnown { .. }
+            | Record::ProjectDropped { .. }
+            | Record::RelayServer { .. }
+            | Record::RelayRemoved { .. } => {
+                self.apply_approval(record);
+                Ok(())
+            }
             Record::NodePools { .. }
             | Record::NodeDesired { .. }
             | Record::NodeRemoved { .. }

@@ -16,6 +16,7 @@ impl Fleet {
         }
         self.check_jobs()?;
         self.check_nodes()?;
+        self.check_relays()?;
         self.check_reservations()?;
         self.check_classes()
     }
@@ -82,6 +83,27 @@ impl Fleet {
         let live = self.nodes.values().filter(|node| node.session.is_some());
         if live.count() != self.sessions.len() {
             return Err("a session has no node".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_relays(&self) -> Result<(), String> {
+        for (id, relay) in &self.relays {
+            let open = relay.session;
+            if open.is_some_and(|open| self.relay_sessions.get(&open) != Some(id)) {
+                return Err(format!("relay {id} has a session nobody knows"));
+            }
+            if relay.told.is_some() && relay.told != self.server_status(*id) {
+                return Err(format!("relay {id} was told {:?} last", relay.told));
+            }
+            let server = relay.kept.as_ref().map(|kept| kept.server);
+            if server.is_some_and(|server| !self.approvals.servers.contains_key(&server)) {
+                return Err(format!("relay {id} serves a server that is not there"));
+            }
+        }
+        let live = self.relays.values().filter(|relay| relay.session.is_some());
+        if live.count() != self.relay_sessions.len() {
+            return Err("a session has no relay".to_owned());
         }
         Ok(())
     }

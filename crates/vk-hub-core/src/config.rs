@@ -55,14 +55,18 @@ pub struct Settings {
     pub placements: usize,
     /// Envelopes counted a node at most.
     pub fits_per_node: u32,
+    /// GitLab servers kept at most.
+    pub servers: usize,
+    /// Projects kept at most; the oldest of which nothing was decided is let go first.
+    pub projects: usize,
 }
 
 /// Whether submissions need an operator's approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Approve {
-    /// Every server and project is taken.
+    /// Every server and project is taken, but for those that were rejected.
     All,
-    /// None is taken: `approval_pending` (ERR-10).
+    /// Only those approved are; the others wait: `approval_pending` (ERR-10).
     Ask,
 }
 
@@ -86,6 +90,8 @@ impl Default for Settings {
             waiting_requests: 8_192,
             placements: 1_024,
             fits_per_node: 1_024,
+            servers: 1_024,
+            projects: 16_384,
         }
     }
 }

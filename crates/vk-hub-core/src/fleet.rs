@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use vk_hub_proto::{JobId, NodeId, RelayId, ReservationId};
 use vk_step::{Core, Now, OpenError, Step};
 
+use crate::approvals::Approvals;
 use crate::class::{ClassId, Classes};
 use crate::clock::Clock;
 use crate::history::History;
 use crate::job::Job;
 use crate::memory::{Grants, Memory};
 use crate::node::Node;
+use crate::relays::Relay;
 use crate::request::{Asker, RequestKey};
 use crate::reservation::Reservation;
 use crate::seek::Seek;
@@ -39,7 +41,9 @@ pub struct Fleet {
     pub(crate) history: History,
     pub(crate) memory: Memory,
     pub(crate) waits: BTreeMap<RequestHandle, Wait>,
-    pub(crate) servers: BTreeMap<RelayId, String>,
+    pub(crate) relays: BTreeMap<RelayId, Relay>,
+    pub(crate) relay_sessions: BTreeMap<SessionHandle, RelayId>,
+    pub(crate) approvals: Approvals,
     pub(crate) next_turn: u64,
     /// Nodes whose room may have changed in this step.
     pub(crate) stirred: BTreeSet<NodeId>,
@@ -106,11 +110,15 @@ impl Fleet {
                 node,
                 version,
             } => self.on_session_opened(now, session, node, version, out),
-            Input::SessionClosed { session } => self.on_session_closed(now, session, out),
+            Input::SessionClosed { session } => {
+                self.relay_session_gone(session);
+                self.on_session_closed(now, session, out);
+            }
             Input::Alive { session } => self.on_alive(now, session),
             Input::Node { session, message } => self.on_node_message(now, session, message, out),
             Input::OutputSynced { lengths } => self.on_output_synced(lengths, out),
-            Input::RelayServer { relay, url } => self.on_relay_server(relay, url),
+            Input::RelayOpened { session, relay } => self.on_relay_opened(session, relay, out),
+            Input::Relay { session, message } => self.on_relay_message(session, message, out),
             Input::StoreFailed { why } => self.on_store_failed(why, out),
         }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 use vk_hub_proto::client::{CancelMode, Envelope, Placement};
+use vk_hub_proto::hex::Hex;
 use vk_hub_proto::job::{JobResult, JobSpec};
 use vk_hub_proto::node_session::{DesiredState, RefusedCode};
+use vk_hub_proto::relay_session::ServerStatus;
 use vk_hub_proto::{JobId, Name, NodeId, RelayId, RequestId, ReservationId};
 
 use crate::{
-    Answer, Digest, FromNode, JobSummary, OperatorRequest, Principal, Refusal, Request,
-    RequestHandle, SessionHandle,
+    Answer, Decision, Digest, FromNode, FromRelay, JobSummary, OperatorRequest, Principal,
+    ProjectNumber, Refusal, Request, RequestHandle, ServerNumber, SessionHandle,
 };
 
 /// What can happen to the fleet.
@@ -72,12 +74,20 @@ pub enum Input {
         /// Job and durable length.
         lengths: Vec<(JobId, u64)>,
     },
-    /// Which GitLab server a relay reports, or that it is not known (ERR-07).
-    RelayServer {
-        /// The relay.
+    /// A relay's handshake is done. An older session of the same relay is closed as superseded
+    /// (SESS-27). Its end, and its signs of life, are those of any session.
+    RelayOpened {
+        /// A number the edge never used before in this life, for nodes and relays alike.
+        session: SessionHandle,
+        /// Whose it is.
         relay: RelayId,
-        /// The server's URL.
-        url: Option<String>,
+    },
+    /// A relay's message.
+    Relay {
+        /// Whose session.
+        session: SessionHandle,
+        /// The message.
+        message: FromRelay,
     },
     /// Records or output could not be made durable. The edge drops the step it could not keep and
     /// all later ones, effects included, answers the requests these would have answered with 503,
@@ -233,6 +243,65 @@ pub enum Record {
         /// When, served milliseconds.
         at_ms: u64,
     },
+    /// A GitLab server, and what operators decided of it (SESS-24).
+    ServerKnown {
+        /// The hub's number of it.
+        server: ServerNumber,
+        /// Its URL, without a slash at its end.
+        url: String,
+        /// SHA-256 of its certificate's public key; none for plain http.
+        spki_sha256: Option<Hex<32>>,
+        /// What was decided.
+        decision: Decision,
+        /// All of its projects are taken, but for those that were rejected.
+        all_projects: bool,
+    },
+    /// A server of which nothing was decided gave its place to another.
+    ServerDropped {
+        /// Which.
+        server: ServerNumber,
+    },
+    /// A project, and what operators decided of it.
+    ProjectKnown {
+        /// The hub's number of it.
+        project: ProjectNumber,
+        /// Its server.
+        server: ServerNumber,
+        /// GitLab's number of it.
+        gitlab_project: u64,
+        /// Its path, as it was when it was first seen.
+        path: String,
+        /// What was decided.
+        decision: Decision,
+    },
+    /// A project of which nothing was decided gave its place to another.
+    ProjectDropped {
+        /// Which.
+        project: ProjectNumber,
+    },
+    /// What a relay reported last, and what it may report.
+    RelayServer {
+        /// Which relay.
+        relay: RelayId,
+        /// The server it reported last.
+        server: ServerNumber,
+        /// The servers it may report: the first, and those approved since (SESS-24).
+        bound: Vec<ServerNumber>,
+        /// The system ID it reported last (SESS-27).
+        system_id: String,
+    },
+    /// A relay was removed.
+    RelayRemoved {
+        /// Which.
+        relay: RelayId,
+    },
+    /// A line of the audit log, durable together with what it tells of. Recovery has no use for it.
+    Audited {
+        /// What happened.
+        what: String,
+        /// To whom.
+        detail: String,
+    },
     /// A request's day is over.
     RequestForgotten {
         /// Who asked.
@@ -242,7 +311,8 @@ pub enum Record {
     },
 }
 
-/// What the hub does. [`Effect::message`] gives the session message of those that are one.
+/// What the hub does. [`Effect::message`] and [`Effect::relay_message`] give the session message of
+/// those that are one.
 #[derive(Clone, Debug, PartialEq, IntoStaticStr, VariantNames)]
 pub enum Effect {
     /// Answer a request; an unknown or closed handle is ignored.
@@ -326,6 +396,24 @@ pub enum Effect {
     },
     /// Close a node's session with a `refused`.
     Close {
+        /// Which.
+        session: SessionHandle,
+        /// Why, for the program.
+        code: RefusedCode,
+        /// Why, for people.
+        reason: String,
+    },
+    /// Say to a relay how its GitLab server stands (SESS-08).
+    Server {
+        /// On which session.
+        session: SessionHandle,
+        /// Whether its runners may ask for jobs.
+        status: ServerStatus,
+        /// In words, with what to do.
+        message: Option<String>,
+    },
+    /// Close a relay's session with a `refused`.
+    CloseRelay {
         /// Which.
         session: SessionHandle,
         /// Why, for the program.

@@ -7,6 +7,8 @@
 //! The way of a job: `submit` makes it, `capacity` and `class` find it a node, `start` sends it and
 //! hears what became of that, `held` compares after every reconnect, `stored` and `output` follow
 //! its bytes, `finish` ends it, `settle` lets it go; `lost` and `session` watch who is silent.
+//! `relays` holds the daemons' sessions, `approvals` what operators decided of GitLab's servers and
+//! projects.
 //! Kept state changes in `apply` alone, live and when opened.
 //!
 //! Affinity to nodes that have a job's built image (PLACE-30 to PLACE-38, PLACE-44) is not built:
@@ -16,6 +18,7 @@
 
 mod answer;
 mod apply;
+mod approvals;
 mod book;
 mod cancel;
 mod capacity;
@@ -27,6 +30,7 @@ mod config;
 mod finish;
 mod fleet;
 mod from_node;
+mod from_relay;
 mod held;
 mod history;
 mod io;
@@ -38,6 +42,7 @@ mod message;
 mod node;
 mod open;
 mod output;
+mod relays;
 mod request;
 mod reservation;
 mod rows;
@@ -54,10 +59,15 @@ mod timers;
 mod wait;
 
 pub use answer::{Answer, OutputAnswer, Refusal};
+pub use approvals::{
+    Decision, GitLabProject, GitLabServer, NumberError, ProjectNumber, ServerNumber,
+};
 pub use config::{Approve, Config, Settings};
 pub use fleet::Fleet;
 pub use from_node::FromNode;
+pub use from_relay::FromRelay;
 pub use io::{Effect, Input, Record};
+pub use relays::{RELAY_VERSIONS, RelayStatus};
 pub use request::{Digest, OperatorRequest, Principal, Request, RequestHandle, SessionHandle};
 pub use rows::{Keep, Row, Subject};
 pub use session::VERSIONS;

@@ -1,7 +1,8 @@
-//! Effects that are a message of a node's session.
+//! Effects that are a message of a session.
 
 use vk_hub_proto::dispatch::HubJobMessage;
 use vk_hub_proto::node_session::HubMessage;
+use vk_hub_proto::relay_session::HubRelayMessage;
 
 use crate::{Effect, SessionHandle};
 
@@ -94,8 +95,40 @@ impl Effect {
             | Effect::StoreOutput { .. }
             | Effect::DropOutput { .. }
             | Effect::RetainOutputs { .. }
+            | Effect::Server { .. }
+            | Effect::CloseRelay { .. }
             | Effect::Stopped { .. } => return None,
         };
         Some((*session, HubMessage::Job(message)))
+    }
+
+    /// [`Effect::message`] of a relay's session.
+    #[must_use]
+    pub fn relay_message(&self) -> Option<(SessionHandle, HubRelayMessage)> {
+        match self {
+            Effect::Server {
+                session,
+                status,
+                message,
+            } => {
+                let message = HubRelayMessage::Server {
+                    status: *status,
+                    message: message.clone(),
+                };
+                Some((*session, message))
+            }
+            Effect::CloseRelay {
+                session,
+                code,
+                reason,
+            } => {
+                let message = HubRelayMessage::Refused {
+                    code: *code,
+                    reason: reason.clone(),
+                };
+                Some((*session, message))
+            }
+            _ => None,
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vk_step::{Now, OpenError, Variant};
 
+use crate::approvals::Approvals;
 use crate::class::Classes;
 use crate::clock::Clock;
 use crate::fleet::Fleet;
@@ -58,7 +59,9 @@ impl Fleet {
             history: History::default(),
             memory: Memory::default(),
             waits: BTreeMap::new(),
-            servers: BTreeMap::new(),
+            relays: BTreeMap::new(),
+            relay_sessions: BTreeMap::new(),
+            approvals: Approvals::default(),
             next_turn: 0,
             stirred: BTreeSet::new(),
             woken: BTreeSet::new(),

@@ -8,6 +8,8 @@ use vk_hub_proto::hex::Hex;
 use vk_hub_proto::node_session::Acquisition;
 use vk_hub_proto::{JobId, Name, NodeId, RelayId, RequestId, ReservationId};
 
+use crate::{ProjectNumber, ServerNumber};
+
 /// SHA-256 of a create's body, serialized again after parsing (API-58).
 pub type Digest = Hex<32>;
 
@@ -144,6 +146,27 @@ pub enum OperatorRequest {
     SettleJob {
         /// Which.
         job: JobId,
+    },
+    /// A relay is no longer let in: its session closes for good.
+    RemoveRelay {
+        /// Which.
+        relay: RelayId,
+    },
+    /// `vk-hub gitlab approve|reject` of a server (SESS-26).
+    DecideServer {
+        /// Which.
+        server: ServerNumber,
+        /// Whether its jobs are taken.
+        approved: bool,
+        /// Whether all of its projects are; none leaves that as it is.
+        all_projects: Option<bool>,
+    },
+    /// `vk-hub gitlab approve|reject` of a project (SESS-26).
+    DecideProject {
+        /// Which.
+        project: ProjectNumber,
+        /// Whether its jobs are taken.
+        approved: bool,
     },
 }
 

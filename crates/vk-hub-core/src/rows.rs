@@ -1,8 +1,8 @@
 //! Which record replaces which: how a store keeps only what counts.
 
-use vk_hub_proto::{JobId, NodeId, RequestId};
+use vk_hub_proto::{JobId, NodeId, RelayId, RequestId};
 
-use crate::{Principal, Record};
+use crate::{Principal, ProjectNumber, Record, ServerNumber};
 
 /// The place of a record in a store that keeps one row a place.
 ///
@@ -28,6 +28,12 @@ pub enum Subject {
     Job(JobId),
     /// A request that came to no job, or whose job is forgotten.
     Request(Principal, RequestId),
+    /// A relay.
+    Relay(RelayId),
+    /// A GitLab server.
+    Server(ServerNumber),
+    /// A project.
+    Project(ProjectNumber),
 }
 
 /// What a record does to the rows.
@@ -41,6 +47,8 @@ pub enum Keep {
     Clear(Subject),
     /// All rows of the subject go, and the record takes this row.
     ClearAndPut(Subject, Row),
+    /// It takes no row: it is a line of the audit log, kept beside the rows.
+    Audit,
 }
 
 impl Record {
@@ -76,6 +84,13 @@ impl Record {
             Record::RequestForgotten { owner, request } => {
                 Keep::Clear(Subject::Request(*owner, *request))
             }
+            Record::ServerKnown { server, .. } => put(Subject::Server(*server), "server"),
+            Record::ServerDropped { server } => Keep::Clear(Subject::Server(*server)),
+            Record::ProjectKnown { project, .. } => put(Subject::Project(*project), "project"),
+            Record::ProjectDropped { project } => Keep::Clear(Subject::Project(*project)),
+            Record::RelayServer { relay, .. } => put(Subject::Relay(*relay), "server"),
+            Record::RelayRemoved { relay } => Keep::Clear(Subject::Relay(*relay)),
+            Record::Audited { .. } => Keep::Audit,
         }
     }
 }

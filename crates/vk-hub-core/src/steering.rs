@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use vk_hub_proto::node_session::{DesiredState, RefusedCode, STEERING};
-use vk_hub_proto::{Name, NodeId, RelayId};
+use vk_hub_proto::{Name, NodeId};
 use vk_step::Now;
 
 use crate::fleet::{Fleet, Out};
 use crate::timers::Timer;
 use crate::wait::no_such_job;
-use crate::{Answer, Effect, OperatorRequest, Record, Refusal, RequestHandle};
+use crate::{Answer, Decision, Effect, OperatorRequest, Record, Refusal, RequestHandle};
 
 impl Fleet {
     pub(crate) fn on_operator(
@@ -48,18 +48,23 @@ impl Fleet {
                 }
             }
             OperatorRequest::SettleJob { job } => self.settle(job, out),
+            OperatorRequest::RemoveRelay { relay } => {
+                self.remove_relay(relay, out);
+                Ok(Answer::Done)
+            }
+            OperatorRequest::DecideServer {
+                server,
+                approved,
+                all_projects,
+            } => self.decide_server(server, Decision::of(approved), all_projects, out),
+            OperatorRequest::DecideProject { project, approved } => {
+                self.decide_project(project, Decision::of(approved), out)
+            }
         };
         match done {
             Ok(answer) => self.answer(to, answer, out),
             Err(refusal) => self.refuse(to, refusal, out),
         }
-    }
-
-    pub(crate) fn on_relay_server(&mut self, relay: RelayId, url: Option<String>) {
-        match url {
-            Some(url) => self.servers.insert(relay, url),
-            None => self.servers.remove(&relay),
-        };
     }
 
     fn add_node(&mut self, node: NodeId, pools: Vec<Name>, out: &mut Out) {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vk_hub_proto::client::JobSubmission;
-use vk_hub_proto::job::JobSpec;
 use vk_hub_proto::limit::SPEC_BYTES;
 use vk_hub_proto::{JobId, ReservationId};
 use vk_step::Now;
@@ -17,7 +16,7 @@ use crate::request::RequestKey;
 use crate::reservation::{ReservationPhase, no_such_reservation};
 use crate::seek::other_body;
 use crate::timers::Timer;
-use crate::{Answer, Approve, Digest, JobSummary, Principal, Record, Refusal};
+use crate::{Answer, Digest, JobSummary, Principal, Record, Refusal};
 
 /// A submission and what the edge knows of it.
 #[derive(Debug)]
@@ -103,51 +102,6 @@ impl Fleet {
                 None => Err(Refusal::job_forgotten("the job this request made is gone")),
             },
         })
-    }
-
-    /// ERR-07: where the relay's server is known.
-    fn judge_server(&self, by: Principal, spec: &JobSpec) -> Result<(), Refusal> {
-        let Principal::Relay(relay) = by;
-        let JobSpec::GitlabCi(job) = spec;
-        let known = self.servers.get(&relay);
-        match known.filter(|known| plain(known) != plain(&job.server_url)) {
-            None => Ok(()),
-            Some(known) => Err(Refusal::forbidden(format!(
-                "the job is of another GitLab server than {known}, this relay's"
-            ))),
-        }
-    }
-
-    /// The refusal is the answer to this request for a day, so that it counts once (ERR-10,
-    /// ERR-20, ERR-26).
-    fn judge_approval(
-        &mut self,
-        now: Now,
-        key: RequestKey,
-        digest: Digest,
-        spec: &JobSpec,
-        out: &mut Out,
-    ) -> Result<(), Refusal> {
-        if self.settings.approve == Approve::All {
-            return Ok(());
-        }
-        let JobSpec::GitlabCi(job) = spec;
-        let refusal = Refusal::approval_pending(format!(
-            "project {} (ID {}) is waiting for approval",
-            job.job.project_path, job.job.project_id
-        ));
-        self.keep(
-            Record::SubmissionRefused {
-                owner: key.owner,
-                request: key.request,
-                digest,
-                refusal: refusal.clone(),
-                at_ms: self.clock.served_ms(now),
-            },
-            out,
-        );
-        self.arm_forgetting();
-        Err(refusal)
     }
 
     /// The reservation to start on: this principal's, held, its node in touch. Another's is none
@@ -242,8 +196,4 @@ fn judge(submission: &JobSubmission, spec_bytes: usize) -> Result<(), Refusal> {
     submission
         .validate()
         .map_err(|why| Refusal::invalid(why.to_string()))
-}
-
-fn plain(url: &str) -> &str {
-    url.trim_end_matches('/')
 }

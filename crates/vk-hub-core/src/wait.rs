@@ -184,6 +184,9 @@ impl Fleet {
         for session in std::mem::take(&mut self.sessions).into_keys() {
             self.close(session, &why, out);
         }
+        for session in std::mem::take(&mut self.relay_sessions).into_keys() {
+            close_relay(session, &why, out);
+        }
         self.timers.clear_all();
         self.stirred.clear();
         out.effect(Effect::Stopped { why: why.clone() });
@@ -207,9 +210,18 @@ impl Fleet {
                 out.effect(Effect::Answer { to: *to, answer });
             }
             Input::SessionOpened { session, .. } => self.close(*session, &why, out),
+            Input::RelayOpened { session, .. } => close_relay(*session, &why, out),
             _ => {}
         }
     }
+}
+
+fn close_relay(session: crate::SessionHandle, why: &str, out: &mut Out) {
+    out.effect(Effect::CloseRelay {
+        session,
+        code: vk_hub_proto::node_session::RefusedCode::Internal,
+        reason: format!("the hub cannot keep its records: {why}"),
+    });
 }
 
 pub(crate) fn no_such_job(job: JobId) -> Refusal {

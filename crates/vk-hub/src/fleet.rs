@@ -12,4 +12,4 @@ mod handle;
 
 pub use actor::{Fleet, FleetError, OpenStore};
 pub use disk::{DiskError, Opened};
-pub use handle::{FleetHandle, Gone, Reply, Session};
+pub use handle::{FleetHandle, Gone, RelaySession, Reply, Session};

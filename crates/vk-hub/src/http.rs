@@ -6,6 +6,8 @@ mod client;
 mod enrol;
 mod listener;
 mod node;
+mod relay;
 mod routes;
+mod websocket;
 
 pub use listener::{Caps, Context, Listener};

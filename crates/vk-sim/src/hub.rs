@@ -126,6 +126,7 @@ impl World {
                     rows.retain(|(row, _)| row.subject != subject);
                     put(&mut rows, row, record);
                 }
+                Keep::Audit => {}
             }
         }
         rows.into_iter().map(|(_, record)| record).collect()

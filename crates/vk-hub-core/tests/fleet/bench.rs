@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use vk_hub_core::{
-    Answer, Approve, Config, Effect, Fleet, FromNode, Input, OperatorRequest, Principal, Record,
-    Request, RequestHandle, SessionHandle, Settings,
+    Answer, Approve, Config, Effect, Fleet, FromNode, FromRelay, Input, OperatorRequest, Principal,
+    ProjectNumber, Record, Request, RequestHandle, ServerNumber, SessionHandle, Settings,
 };
 use vk_hub_proto::client::{
     CancelMode, Capacity, CapacityRequest, JobState, JobSubmission, JobView, RenewRequest,
@@ -15,6 +15,7 @@ use vk_hub_proto::dispatch::{
     HeldJob, HeldReservation, LeaseState, OfferReply, RefusalReason, RunState,
 };
 use vk_hub_proto::job::{FailureClass, JobResult};
+use vk_hub_proto::relay_session::{RelayReport, ServerStatus};
 use vk_hub_proto::{JobId, ReservationId};
 use vk_step::{Core, Now};
 
@@ -195,6 +196,44 @@ impl Bench {
         jobs: Vec<HeldJob>,
     ) -> Vec<Effect> {
         self.from(session, FromNode::Held { reservations, jobs })
+    }
+
+    /// A relay's session, without a report.
+    pub(crate) fn open_relay(&mut self, n: u8) -> (SessionHandle, Vec<Effect>) {
+        let session = SessionHandle(self.handle());
+        let relay = relay_id(n);
+        let effects = self.step(Input::RelayOpened { session, relay });
+        (session, effects)
+    }
+
+    /// A relay reports; how its server stands, as it is told.
+    pub(crate) fn reports(
+        &mut self,
+        session: SessionHandle,
+        report: RelayReport,
+    ) -> Option<ServerStatus> {
+        let message = FromRelay::Report(Box::new(report));
+        let effects = self.step(Input::Relay { session, message });
+        server_status(&effects, session)
+    }
+
+    /// What an operator decides of `s<n>`; the effects.
+    pub(crate) fn decides(&mut self, server: u32, approved: bool) -> Vec<Effect> {
+        let (done, effects) = self.operate(OperatorRequest::DecideServer {
+            server: ServerNumber(server),
+            approved,
+            all_projects: None,
+        });
+        assert_eq!(done, Answer::Done);
+        effects
+    }
+
+    pub(crate) fn decides_project(&mut self, project: u32, approved: bool) {
+        let (done, _) = self.operate(OperatorRequest::DecideProject {
+            project: ProjectNumber(project),
+            approved,
+        });
+        assert_eq!(done, Answer::Done);
     }
 
     pub(crate) fn close(&mut self, session: SessionHandle) -> Vec<Effect> {

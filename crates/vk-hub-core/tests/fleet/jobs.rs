@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vk_hub_core::{Answer, Approve, Effect, Input, Record, Request};
+use vk_hub_core::{Answer, Effect, Input, Request};
 use vk_hub_proto::client::{CancelMode, ErrorCode, JobState, JobSubmission};
 use vk_hub_proto::dispatch::{RefusalReason, RunState};
 use vk_hub_proto::job::{FailureClass, JobResult, JobSpec, JobUsage};
@@ -332,24 +332,6 @@ fn a_spec_over_512_kib_is_too_large() {
     assert!(matches!(bench.ask(sized(SPEC_BYTES)), Answer::Submitted(_)));
 }
 
-/// ERR-07
-#[test]
-fn a_job_of_another_server_than_the_relays_is_forbidden() {
-    let mut bench = Bench::new();
-    let vk_hub_core::Principal::Relay(first) = relay(1);
-    let server = |url: Option<&str>| Input::RelayServer {
-        relay: first,
-        url: url.map(str::to_owned),
-    };
-    bench.step(server(Some("https://other.example.com")));
-    let refused = bench.ask(Bench::submit_request(1, submission(1, None)));
-    assert_eq!(code(&refused), (403, ErrorCode::Forbidden));
-    bench.step(server(Some("https://gitlab.example.com/")));
-    bench.submit(1, None);
-    bench.step(server(None));
-    bench.submit(2, None);
-}
-
 /// PLACE-07
 #[test]
 fn a_relays_placement_is_taken_as_it_is() {
@@ -361,19 +343,6 @@ fn a_relays_placement_is_taken_as_it_is() {
     request.placement.envelope.disk_bytes = u64::MAX;
     let made = bench.ask(Bench::submit_request(1, request));
     assert!(matches!(made, Answer::Submitted(_)));
-}
-
-/// ERR-10, ERR-20
-#[test]
-fn without_approval_a_job_is_refused_and_not_kept() {
-    let mut bench = Bench::with(|settings| settings.approve = Approve::Ask);
-    bench.add_node(1);
-    bench.connect(1, 2);
-    let refused = bench.ask(Bench::submit_request(1, submission(1, None)));
-    assert_eq!(code(&refused), (403, ErrorCode::ApprovalPending));
-    assert_eq!(bench.fleet.jobs().count(), 0);
-    let kept = bench.records.last().unwrap();
-    assert!(matches!(kept, Record::SubmissionRefused { .. }));
 }
 
 /// API-68

@@ -11,6 +11,7 @@
 
 mod bench;
 
+mod approvals;
 mod cancel;
 mod capacity;
 mod held;
@@ -22,6 +23,7 @@ mod offers;
 mod order;
 mod output;
 mod property;
+mod relays;
 mod restart;
 mod secrets;
 mod settle;

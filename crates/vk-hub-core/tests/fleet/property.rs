@@ -377,7 +377,7 @@ impl World {
 }
 
 /// What a store of rows would hold.
-fn rows(records: &[Record]) -> Vec<Record> {
+pub(crate) fn rows(records: &[Record]) -> Vec<Record> {
     let mut rows: Vec<(Row, Record)> = Vec::new();
     for record in records {
         let put = match record.row() {
@@ -394,6 +394,7 @@ fn rows(records: &[Record]) -> Vec<Record> {
                 rows.retain(|(at, _)| at.subject != subject);
                 Some(row)
             }
+            Keep::Audit => None,
         };
         let Some(row) = put else { continue };
         match rows.iter_mut().find(|(at, _)| *at == row) {

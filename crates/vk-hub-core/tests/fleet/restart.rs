@@ -1,16 +1,17 @@
 //! The hub killed at every record: opened from exactly the records up to it, with none of that
 //! step's effects released, it must reach the right end.
 
-use vk_hub_core::{Answer, Approve, Effect, Input, OperatorRequest, Record};
+use vk_hub_core::{Answer, Approve, Effect, Input, OperatorRequest, Record, SessionHandle};
 use vk_hub_proto::client::{CancelMode, ErrorCode, JobState};
 use vk_hub_proto::dispatch::{RefusalReason, RunState};
 use vk_hub_proto::job::FailureClass;
 use vk_hub_proto::node_session::RefusedCode;
+use vk_hub_proto::relay_session::ServerStatus;
 use vk_step::Variant;
 
 use crate::bench::{
-    Bench, ack, code, held_job, held_reservation, job, node, recorded, refused, reservation,
-    result, stop, submission,
+    Bench, ack, code, held_job, held_reservation, job, node, recorded, refused, relay_report,
+    reservation, result, stop, submission,
 };
 
 /// Keeps the records up to the last of this variant, and starts the hub from them.
@@ -211,6 +212,100 @@ fn at_submission_refused() {
     assert_eq!(resubmit(&mut bench, 1), first);
 }
 
+/// A hub that asks, with room for so many servers and projects, and a relay that has reported.
+fn asking(room: usize) -> (Bench, SessionHandle) {
+    let mut bench = Bench::with(|settings| {
+        settings.approve = Approve::Ask;
+        (settings.servers, settings.projects) = (room, room);
+    });
+    let (session, _) = bench.open_relay(1);
+    bench.reports(session, relay_report(1));
+    (bench, session)
+}
+
+/// How the relay's server stands in a session of its own.
+fn status(bench: &mut Bench, key: u8) -> Option<ServerStatus> {
+    let (session, _) = bench.open_relay(1);
+    bench.reports(session, relay_report(key))
+}
+
+fn at_server_known() {
+    let (mut bench, _) = asking(9);
+    bench.decides(1, true);
+    killed_at(&mut bench, "ServerKnown");
+    assert_eq!(status(&mut bench, 1), Some(ServerStatus::Approved));
+}
+
+/// The relay whose server took the place is not bound yet: it reports again.
+fn at_server_dropped() {
+    let (mut bench, session) = asking(2);
+    bench.reports(session, relay_report(2));
+    let relay = crate::bench::relay_id(1);
+    bench.operate(OperatorRequest::RemoveRelay { relay });
+    status(&mut bench, 3);
+    killed_at(&mut bench, "ServerDropped");
+    assert_eq!(status(&mut bench, 3), Some(ServerStatus::Pending));
+    assert_eq!(bench.fleet.gitlab_servers().count(), 2);
+}
+
+fn at_project_known() {
+    let (mut bench, _) = asking(9);
+    bench.decides(1, true);
+    resubmit(&mut bench, 1);
+    bench.decides_project(1, true);
+    killed_at(&mut bench, "ProjectKnown");
+    assert!(matches!(resubmit(&mut bench, 2), Answer::Submitted(_)));
+}
+
+/// The project that took the place is listed when its next job comes.
+fn at_project_dropped() {
+    let (mut bench, session) = asking(1);
+    bench.decides(1, true);
+    resubmit(&mut bench, 1);
+    bench.settings.servers = 2;
+    bench.restart();
+    bench.close(session);
+    let (session, _) = bench.open_relay(1);
+    bench.reports(session, relay_report(2));
+    bench.decides(2, true);
+    resubmit(&mut bench, 2);
+    killed_at(&mut bench, "ProjectDropped");
+    assert_eq!(bench.fleet.gitlab_projects().count(), 0);
+    let refused = resubmit(&mut bench, 3);
+    assert_eq!(code(&refused), (403, ErrorCode::ApprovalPending));
+    assert_eq!(bench.fleet.gitlab_projects().count(), 1);
+}
+
+fn at_relay_server() {
+    let (mut bench, session) = asking(9);
+    bench.decides(1, true);
+    bench.reports(session, relay_report(2));
+    killed_at(&mut bench, "RelayServer");
+    assert_eq!(code(&resubmit(&mut bench, 1)), (403, ErrorCode::Forbidden));
+    assert_eq!(status(&mut bench, 2), Some(ServerStatus::Rebound));
+}
+
+fn at_relay_removed() {
+    let (mut bench, session) = asking(9);
+    bench.reports(session, relay_report(2));
+    let relay = crate::bench::relay_id(1);
+    bench.operate(OperatorRequest::RemoveRelay { relay });
+    killed_at(&mut bench, "RelayRemoved");
+    assert_eq!(bench.fleet.relays().count(), 0);
+    assert_eq!(
+        status(&mut bench, 2),
+        Some(ServerStatus::Pending),
+        "bound anew"
+    );
+}
+
+fn at_audited() {
+    let (mut bench, _) = asking(9);
+    bench.decides(1, true);
+    killed_at(&mut bench, "Audited");
+    assert_eq!(status(&mut bench, 1), Some(ServerStatus::Approved));
+}
+
 fn at_request_forgotten() {
     let mut bench = Bench::with(|settings| settings.approve = Approve::Ask);
     resubmit(&mut bench, 1);
@@ -223,7 +318,7 @@ fn at_request_forgotten() {
 /// FAIL-23
 #[test]
 fn the_hub_opens_from_every_record_on_and_reaches_the_right_end() {
-    let at: [(&str, fn()); 16] = [
+    let at: [(&str, fn()); 23] = [
         ("Clock", at_clock),
         ("NodePools", at_node_pools),
         ("NodeDesired", at_node_desired),
@@ -239,6 +334,13 @@ fn the_hub_opens_from_every_record_on_and_reaches_the_right_end() {
         ("JobSettled", at_job_settled),
         ("JobForgotten", at_job_forgotten),
         ("SubmissionRefused", at_submission_refused),
+        ("ServerKnown", at_server_known),
+        ("ServerDropped", at_server_dropped),
+        ("ProjectKnown", at_project_known),
+        ("ProjectDropped", at_project_dropped),
+        ("RelayServer", at_relay_server),
+        ("RelayRemoved", at_relay_removed),
+        ("Audited", at_audited),
         ("RequestForgotten", at_request_forgotten),
     ];
     let names: Vec<_> = at.iter().map(|(name, _)| *name).collect();

@@ -11,6 +11,7 @@ use vk_hub_core::{
 };
 use vk_hub_proto::dispatch::Chunk;
 use vk_hub_proto::node_session::HubMessage;
+use vk_hub_proto::relay_session::HubRelayMessage;
 use vk_kill::KillPoints;
 use vk_step::{Core as _, Now, OpenError, Variant as _};
 
@@ -50,10 +51,16 @@ pub struct Fleet {
     origin: Instant,
     inbox: mpsc::Receiver<Message>,
     waiting: BTreeMap<RequestHandle, oneshot::Sender<Reply>>,
-    sessions: BTreeMap<SessionHandle, mpsc::Sender<HubMessage>>,
+    sessions: BTreeMap<SessionHandle, Outbox>,
     gathering: VecDeque<Step>,
     /// Steps that the disk has; none while it is idle.
     writing: Option<VecDeque<Step>>,
+}
+
+/// Where a session's messages go.
+enum Outbox {
+    Node(mpsc::Sender<HubMessage>),
+    Relay(mpsc::Sender<HubRelayMessage>),
 }
 
 /// A step that waits for the disk.
@@ -185,7 +192,7 @@ impl Fleet {
                 version,
                 outbox,
             } => {
-                self.sessions.insert(session, outbox);
+                self.sessions.insert(session, Outbox::Node(outbox));
                 self.input(
                     Input::SessionOpened {
                         session,
@@ -204,6 +211,17 @@ impl Fleet {
                 if let Some((message, chunk)) = FromNode::read(*message) {
                     self.input(Input::Node { session, message }, chunk);
                 }
+            }
+            Message::RelayOpened {
+                session,
+                relay,
+                outbox,
+            } => {
+                self.sessions.insert(session, Outbox::Relay(outbox));
+                self.input(Input::RelayOpened { session, relay }, None);
+            }
+            Message::Relay { session, message } => {
+                self.input(Input::Relay { session, message }, None);
             }
             Message::Look(look) => look(&self.core),
         }
@@ -305,7 +323,7 @@ impl Fleet {
             | Effect::DropOutput { .. }
             | Effect::RetainOutputs { .. } => {}
             Effect::Stopped { why } => tracing::error!(why, "the fleet promises nothing any more"),
-            Effect::Close { session, .. } => {
+            Effect::Close { session, .. } | Effect::CloseRelay { session, .. } => {
                 self.send(&effect);
                 // Its connection sends what is in the box and ends.
                 self.sessions.remove(&session);
@@ -315,13 +333,20 @@ impl Fleet {
     }
 
     fn send(&mut self, effect: &Effect) {
-        let Some((session, message)) = effect.message() else {
+        let (session, taken) = if let Some((session, message)) = effect.message() {
+            let Some(Outbox::Node(outbox)) = self.sessions.get(&session) else {
+                return;
+            };
+            (session, outbox.try_send(message).is_ok())
+        } else if let Some((session, message)) = effect.relay_message() {
+            let Some(Outbox::Relay(outbox)) = self.sessions.get(&session) else {
+                return;
+            };
+            (session, outbox.try_send(message).is_ok())
+        } else {
             return;
         };
-        let Some(outbox) = self.sessions.get(&session) else {
-            return;
-        };
-        if outbox.try_send(message).is_err() {
+        if !taken {
             tracing::warn!(
                 session = session.0,
                 "a session does not take its messages: ended"

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
-use vk_hub_core::{Answer, OperatorRequest, Principal, Request, RequestHandle, SessionHandle};
-use vk_hub_proto::NodeId;
+use vk_hub_core::{
+    Answer, FromRelay, OperatorRequest, Principal, Request, RequestHandle, SessionHandle,
+};
 use vk_hub_proto::node_session::{HubMessage, NodeMessage};
+use vk_hub_proto::relay_session::HubRelayMessage;
+use vk_hub_proto::{NodeId, RelayId};
 
 /// Messages for a session that may wait; a session that does not take them is ended.
 const OUTBOX: usize = 1024;
@@ -42,6 +45,15 @@ pub(crate) enum Message {
     Node {
         session: SessionHandle,
         message: Box<NodeMessage>,
+    },
+    RelayOpened {
+        session: SessionHandle,
+        relay: RelayId,
+        outbox: mpsc::Sender<HubRelayMessage>,
+    },
+    Relay {
+        session: SessionHandle,
+        message: FromRelay,
     },
     Look(Box<dyn FnOnce(&vk_hub_core::Fleet) + Send>),
 }
@@ -143,6 +155,26 @@ impl FleetHandle {
         })
     }
 
+    /// A relay's session is open.
+    ///
+    /// # Errors
+    /// The hub is stopping.
+    pub async fn open_relay_session(&self, relay: RelayId) -> Result<RelaySession, Gone> {
+        let session = SessionHandle(self.number());
+        let (outbox, inbox) = mpsc::channel(OUTBOX);
+        self.send(Message::RelayOpened {
+            session,
+            relay,
+            outbox,
+        })
+        .await?;
+        Ok(RelaySession {
+            session,
+            inbox,
+            sender: self.sender.clone(),
+        })
+    }
+
     /// Looks at the fleet as it stands.
     ///
     /// # Errors
@@ -216,6 +248,33 @@ impl Session {
 }
 
 impl Drop for Session {
+    fn drop(&mut self) {
+        let (sender, session) = (self.sender.clone(), self.session);
+        tokio::spawn(async move { sender.send(Message::Closed { session }).await });
+    }
+}
+
+/// One relay's open session, seen from its connection.
+pub struct RelaySession {
+    session: SessionHandle,
+    /// What is to be sent; ended when the fleet ended the session.
+    pub inbox: mpsc::Receiver<HubRelayMessage>,
+    sender: mpsc::Sender<Message>,
+}
+
+impl RelaySession {
+    /// A message of the relay's.
+    ///
+    /// # Errors
+    /// The hub is stopping.
+    pub async fn message(&self, message: FromRelay) -> Result<(), Gone> {
+        let session = self.session;
+        let message = Message::Relay { session, message };
+        self.sender.send(message).await.map_err(|_| Gone)
+    }
+}
+
+impl Drop for RelaySession {
     fn drop(&mut self) {
         let (sender, session) = (self.sender.clone(), self.session);
         tokio::spawn(async move { sender.send(Message::Closed { session }).await });

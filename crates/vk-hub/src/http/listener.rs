@@ -24,7 +24,7 @@ use vk_hub_proto::signed::{Channel, EXPORTER_LABEL};
 
 use super::answer::{HttpAnswer, empty, refused};
 use super::routes::{NoRoute, Route, route};
-use super::{auth, client, enrol, node};
+use super::{auth, client, enrol, node, relay};
 use crate::fleet::FleetHandle;
 use crate::members::Members;
 use crate::store::MemberKind;
@@ -225,12 +225,7 @@ async fn routed(
             "an ID is 32 lowercase hexadecimal digits",
         ),
         Ok(Route::NodeSession) => node::upgrade(context, request, channel, place),
-        Ok(Route::RelaySession) => {
-            let why = "this hub holds no sessions with relays yet; its client API works without";
-            let mut answer = refused(ErrorCode::NotFound, why);
-            *answer.status_mut() = StatusCode::NOT_IMPLEMENTED;
-            answer
-        }
+        Ok(Route::RelaySession) => relay::upgrade(context, request, channel, place),
         Ok(Route::Enrol) => enrolment(context, request, MemberKind::Node).await,
         Ok(Route::EnrolGitLab) => enrolment(context, request, MemberKind::GitLab).await,
         Ok(route) => signed(context, request, route, channel, &place).await,

@@ -1,27 +1,21 @@
 //! A node's session: the handshake, then messages both ways.
 
 use std::error::Error as _;
-use std::time::Duration;
 
 use aws_lc_rs::rand;
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::time::{Instant, MissedTickBehavior, timeout};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
-use vk_hub_client::session::{Messages, Received, SessionError, websocket_config};
+use tokio::time::{Instant, MissedTickBehavior};
+use vk_hub_client::session::{Messages, Received, SessionError};
 use vk_hub_core::VERSIONS;
 use vk_hub_proto::NodeId;
-use vk_hub_proto::client::ErrorCode;
 use vk_hub_proto::hex::Hex;
 use vk_hub_proto::node_session::{HubMessage, NodeMessage, RefusedCode};
 use vk_hub_proto::signed::{self, Channel, Session as Signed};
 
-use super::answer::{HttpAnswer, empty, refused};
+use super::answer::HttpAnswer;
 use super::listener::{Context, Place};
+use super::websocket::{refuse, websocket, within};
 use crate::members::is_signed;
 use crate::store::MemberKind;
 
@@ -30,43 +24,15 @@ type NodeSession = Messages<HubMessage, NodeMessage>;
 /// Turns the request into a session.
 pub(crate) fn upgrade(
     context: Context,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     channel: Channel,
     place: Place,
 ) -> HttpAnswer {
-    let header = |name| {
-        request
-            .headers()
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-    };
-    let is_upgrade = header(UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
-    let Some(key) = request
-        .headers()
-        .get(SEC_WEBSOCKET_KEY)
-        .filter(|_| is_upgrade)
-    else {
-        return refused(ErrorCode::Invalid, "a session is a WebSocket");
-    };
-    let accept = derive_accept_key(key.as_bytes());
-    let upgraded = hyper::upgrade::on(&mut request);
-    tokio::spawn(async move {
-        let Ok(stream) = upgraded.await else { return };
-        let stream: Box<dyn vk_hub_client::Stream> = Box::new(TokioIo::new(stream));
-        let config = Some(websocket_config());
-        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
+    websocket(request, async move |socket| {
         if let Err(error) = run(context, Messages::new(socket), channel, place).await {
             tracing::info!(%error, "a node opened no session");
         }
-    });
-    let mut answer = empty(StatusCode::SWITCHING_PROTOCOLS.as_u16());
-    let headers = answer.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    if let Ok(accept) = HeaderValue::from_str(&accept) {
-        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    }
-    answer
+    })
 }
 
 async fn run(
@@ -170,13 +136,6 @@ async fn handshake(
     Ok((node_id, version))
 }
 
-fn refuse(code: RefusedCode, reason: &str) -> SessionError {
-    SessionError::Refused {
-        code,
-        reason: reason.to_owned(),
-    }
-}
-
 /// Moves messages until either side ends the session or the node is silent for three heartbeats.
 async fn serve(
     context: &Context,
@@ -219,14 +178,4 @@ async fn serve(
             }
         }
     }
-}
-
-/// A node that takes nothing for so long is as good as silent: its session ends.
-async fn within(
-    silence: Duration,
-    sent: impl Future<Output = Result<(), SessionError>>,
-) -> Result<(), SessionError> {
-    timeout(silence, sent)
-        .await
-        .map_err(|_| SessionError::Silent(silence))?
 }

@@ -8,6 +8,7 @@ use vk_hub_core::{Keep, Principal, Record, Row, Subject};
 use vk_hub_proto::hex::Hex;
 
 use super::{Member, MemberKind, Redeemed, Store, StoreError};
+use crate::members::unix_now;
 
 /// The schema this program writes.
 const SCHEMA: i64 = 1;
@@ -118,6 +119,9 @@ fn key(subject: Subject) -> String {
         Subject::Node(node) => format!("node/{node}"),
         Subject::Job(job) => format!("job/{job}"),
         Subject::Request(Principal::Relay(relay), request) => format!("request/{relay}/{request}"),
+        Subject::Relay(relay) => format!("relay/{relay}"),
+        Subject::Server(server) => format!("server/{server}"),
+        Subject::Project(project) => format!("project/{project}"),
     }
 }
 
@@ -154,6 +158,10 @@ fn keep(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<()> 
             clear(transaction, subject)?;
             put(transaction, row, record)
         }
+        Keep::Audit => match record {
+            Record::Audited { what, detail } => audit(transaction, unix_now(), what, detail),
+            _ => Ok(()),
+        },
     }
 }
 
@@ -377,6 +385,28 @@ mod tests {
         assert_eq!(store.records().unwrap(), [pools(&["a", "b"]), job.clone()]);
         store.append(&[Record::NodeRemoved { node }]).unwrap();
         assert_eq!(store.records().unwrap(), [job]);
+    }
+
+    #[test]
+    fn an_audit_line_is_kept_with_what_it_tells_of_and_is_no_record() {
+        let (_dir, mut store) = open();
+        let line = Record::Audited {
+            what: "GitLab server approved".into(),
+            detail: "s1".into(),
+        };
+        let node = Record::NodePools {
+            node: NodeId::from_bytes([1; 16]),
+            pools: Vec::new(),
+        };
+        store.append(&[node.clone(), line]).unwrap();
+        assert_eq!(store.records().unwrap(), [node]);
+        let found: (String, String) = store
+            .connection
+            .query_row("SELECT what, detail FROM audit", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .unwrap();
+        assert_eq!(found, ("GitLab server approved".into(), "s1".into()));
     }
 
     /// ENR-13, ENR-14

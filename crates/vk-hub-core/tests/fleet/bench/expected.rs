@@ -5,6 +5,8 @@ use std::sync::Arc;
 use vk_hub_core::{Answer, Effect, Refusal, RequestHandle, SessionHandle};
 use vk_hub_proto::ReservationId;
 use vk_hub_proto::client::{CancelMode, ErrorCode};
+use vk_hub_proto::node_session::RefusedCode;
+use vk_hub_proto::relay_session::ServerStatus;
 
 use super::sample::{ENVELOPE, job, spec};
 
@@ -29,6 +31,24 @@ pub(crate) fn code(answer: &Answer) -> (u16, ErrorCode) {
         "ERR-28"
     );
     (*status, error.code)
+}
+
+/// How a relay's server stands, as its session is told among these effects.
+pub(crate) fn server_status(effects: &[Effect], of: SessionHandle) -> Option<ServerStatus> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Server {
+            session, status, ..
+        } if *session == of => Some(*status),
+        _ => None,
+    })
+}
+
+/// Why a relay's session is closed among these effects.
+pub(crate) fn relay_closed(effects: &[Effect], of: SessionHandle) -> Option<RefusedCode> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::CloseRelay { session, code, .. } if *session == of => Some(*code),
+        _ => None,
+    })
 }
 
 pub(crate) fn start(session: SessionHandle, n: u8, on: Option<ReservationId>) -> Effect {

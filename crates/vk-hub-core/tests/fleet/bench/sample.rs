@@ -11,6 +11,7 @@ use vk_hub_proto::node_session::{
     Admission, Hardware, Heartbeat, Inventory, NodeState, Placed, Report, StorageFree, StorageRole,
     Versions,
 };
+use vk_hub_proto::relay_session::{RelayReport, RelayServer};
 use vk_hub_proto::{JobId, NodeId, RelayId, RequestId, ReservationId, Secret};
 
 pub(crate) const ENVELOPE: Envelope = Envelope {
@@ -26,6 +27,25 @@ pub(crate) fn node(n: u8) -> NodeId {
 
 pub(crate) fn relay(n: u8) -> Principal {
     Principal::Relay(RelayId::from_bytes([n; 16]))
+}
+
+pub(crate) fn relay_id(n: u8) -> RelayId {
+    RelayId::from_bytes([n; 16])
+}
+
+/// A report of the specs' server, under this key.
+pub(crate) fn relay_report(key: u8) -> RelayReport {
+    RelayReport {
+        version: "1.0".to_owned(),
+        host: "host".to_owned(),
+        system_id: "s_1".to_owned(),
+        concurrent: 4,
+        server: RelayServer {
+            url: "https://gitlab.example.com".to_owned(),
+            spki_sha256: Some(Hex([key; 32])),
+        },
+        runners: Vec::new(),
+    }
 }
 
 pub(crate) fn job(n: u8) -> JobId {
