@@ -12,6 +12,7 @@ mod lane;
 mod last_update;
 mod lease;
 mod machine;
+mod note;
 mod releases;
 mod request;
 mod reserve;

@@ -72,6 +72,7 @@ impl Class {
         Capacity {
             revision: self.revision,
             fits: u32::try_from(self.announced).unwrap_or(u32::MAX),
+            no_nodes: false,
         }
     }
 

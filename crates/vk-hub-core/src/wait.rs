@@ -109,7 +109,13 @@ impl Fleet {
     pub(crate) fn capacity_answer(&self, class: ClassId) -> Answer {
         self.classes.get(class).map_or_else(
             || Answer::Refused(Refusal::unavailable("the placement was forgotten")),
-            |class| Answer::Capacity(class.capacity()),
+            |class| {
+                let mut capacity = class.capacity();
+                let pool = &class.placement.pool;
+                capacity.no_nodes = capacity.fits == 0
+                    && !self.nodes.values().any(|node| node.pools.contains(pool));
+                Answer::Capacity(capacity)
+            },
         )
     }
 

@@ -53,6 +53,10 @@ pub struct Capacity {
     pub revision: u64,
     /// Envelopes, not nodes (API-18).
     pub fits: u32,
+    /// No node of the fleet is in the pool, ready or not: waiting alone will not help. Absent where
+    /// one is, and from a hub that does not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_nodes: bool,
 }
 
 /// `POST /v1/reservations` (API-19).

@@ -47,7 +47,16 @@ fn capacity() {
         "capacity",
         Capacity {
             revision: 1_790_000_000_001,
-            fits: 3
+            fits: 3,
+            no_nodes: false
+        }
+    );
+    golden!(
+        "capacity_no_nodes",
+        Capacity {
+            revision: 1_790_000_000_001,
+            fits: 0,
+            no_nodes: true
         }
     );
 }

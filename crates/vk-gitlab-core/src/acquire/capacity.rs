@@ -19,6 +19,8 @@ pub(super) struct CapacityPoll {
     asked: Option<Now>,
     /// The revision that had no room: the next poll waits for a later one.
     full_at: Option<u64>,
+    /// The last word was that no node is in the pool.
+    no_nodes: bool,
     not_before: Now,
     backoff: Backoff,
 }
@@ -28,6 +30,7 @@ impl CapacityPoll {
         CapacityPoll {
             asked: None,
             full_at: None,
+            no_nodes: false,
             not_before: Now::ZERO,
             backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(30)),
         }
@@ -76,6 +79,10 @@ impl CapacityPoll {
             Ok(capacity) => {
                 self.backoff.succeed();
                 self.full_at = (capacity.fits == 0).then_some(capacity.revision);
+                let told = std::mem::replace(&mut self.no_nodes, capacity.no_nodes);
+                if capacity.no_nodes && !told {
+                    step.effect(Effect::Note(Note::NoNodes));
+                }
                 if capacity.fits == 0 {
                     self.wait_until(sent.after(APART));
                 }

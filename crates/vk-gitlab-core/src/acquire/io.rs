@@ -304,9 +304,14 @@ pub enum Note {
         /// How.
         failure: HubFailure,
     },
+    /// No node of the fleet is in the runner's pool: there will be no room of itself. Said once,
+    /// and again where one was in it meanwhile.
+    NoNodes,
     /// The state file cannot be written: asking stops (STATE-22).
     StoreFailed {
         /// Why.
         why: String,
     },
+    /// The state file can be written again.
+    StoreWorks,
 }

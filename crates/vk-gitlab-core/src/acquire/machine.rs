@@ -167,7 +167,11 @@ impl Acquire {
                     step.effect(Effect::Note(Note::StoreFailed { why }));
                 }
             }
-            Input::StoreWorks => self.gates.store_failed = false,
+            Input::StoreWorks => {
+                if mem::take(&mut self.gates.store_failed) {
+                    step.effect(Effect::Note(Note::StoreWorks));
+                }
+            }
             Input::Drain => self.gates.draining = true,
         }
     }

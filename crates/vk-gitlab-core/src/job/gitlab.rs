@@ -22,7 +22,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Patches are not sent closer together than this: 3 a second (GL-55).
 const PACE: Duration = Duration::from_millis(334);
 /// What a read may take to bring output once the interval has passed: then there is none to send.
-const READS_TAKE: Duration = Duration::from_millis(500);
+const READS_TAKE: Duration = Duration::from_millis(250);
 /// The longest wait a 429 may ask for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 

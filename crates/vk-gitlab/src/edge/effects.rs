@@ -124,7 +124,8 @@ impl Effects<'_> {
 
     fn runner_notes(&self, index: usize, note: &acquire::Note) {
         if let Some(runner) = self.0.runners.get(index) {
-            tracing::warn!(runner = runner.config.name, ?note, "runner");
+            let pool = &runner.config.placement.pool;
+            tracing::warn!(runner = runner.config.name, %pool, "{note}");
         }
     }
 

@@ -31,6 +31,26 @@ fn room_is_counted_in_envelopes_and_summed_over_nodes() {
     assert_eq!(bench.capacity_now().fits, 5);
 }
 
+/// PLACE-03
+#[test]
+fn a_pool_without_nodes_is_told_from_a_full_one() {
+    let (mut bench, session) = Bench::with_node(0);
+    assert!(!bench.capacity_now().no_nodes, "full");
+    bench.close(session);
+    assert!(!bench.capacity_now().no_nodes, "away, and it may come back");
+    let mut elsewhere = placement();
+    elsewhere.pool = "elsewhere".parse().unwrap();
+    let request = CapacityRequest {
+        placement: elsewhere,
+        after: None,
+        wait_secs: 0,
+    };
+    let (to, effects) = bench.send(relay(1), Request::Capacity(request));
+    let answered = answer(&effects, to);
+    let no_nodes = matches!(answered, Some(Answer::Capacity(found)) if found.no_nodes);
+    assert!(no_nodes, "{answered:?}");
+}
+
 /// PLACE-29
 #[test]
 fn each_node_is_bounded_by_memory_disk_and_cap() {

@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vk_hub_core::{Digest, Principal, Request};
+use vk_hub_core::{Answer, Digest, Principal, Request};
 use vk_hub_proto::client::{
     CancelRequest, CapacityRequest, ErrorCode, JobSubmission, RenewRequest, ReservationRequest,
 };
@@ -34,8 +34,19 @@ pub(crate) async fn ask(
         Ok(request) => request,
         Err(answer) => return *answer,
     };
+    let first_of = match &request {
+        Request::Capacity(asked) if asked.after.is_none() => Some(asked.placement.pool.clone()),
+        _ => None,
+    };
     match context.fleet.request(by, request).await {
-        Ok(reply) => of_reply(reply),
+        Ok(reply) => {
+            if let (Some(pool), Answer::Capacity(found)) = (&first_of, &reply.answer)
+                && found.no_nodes
+            {
+                tracing::warn!(%pool, ?by, "a runner asks for room, and no node is in this pool");
+            }
+            of_reply(reply)
+        }
         Err(_) => refused(
             ErrorCode::Unavailable,
             "the hub could not answer: it is stopping, or its log says why",

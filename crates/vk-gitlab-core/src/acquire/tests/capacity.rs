@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use vk_hub_proto::client::ErrorCode;
+use vk_hub_proto::client::{Capacity, ErrorCode};
 
 use super::runner::{LANE, Runner, config, grant, no_capacity, release, request_id};
 use crate::HubFailure;
-use crate::acquire::{Effect, Input, VerifyAnswer};
+use crate::acquire::{Effect, Input, Note, VerifyAnswer};
 
 /// FLOW-07, FLOW-08, FLOW-10, ADM-30
 #[test]
@@ -44,6 +44,25 @@ fn a_runner_looks_for_room_then_reserves_then_takes_a_slot_then_asks() {
     });
     runner.take_slot();
     assert_eq!(runner.expect_request(), None);
+}
+
+#[test]
+fn a_pool_without_nodes_is_said_once_and_again_when_it_is_so_again() {
+    let mut runner = Runner::ready(config());
+    runner.effects();
+    for (no_nodes, said) in [(true, 1), (true, 0), (false, 0), (true, 1)] {
+        runner.give(Input::CapacityAnswer(Ok(Capacity {
+            revision: 41,
+            fits: 0,
+            no_nodes,
+        })));
+        runner.pass_secs(2);
+        let effects = runner.all_effects();
+        let notes = effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Note(Note::NoNodes)));
+        assert_eq!(notes.count(), said, "{no_nodes}: {effects:?}");
+    }
 }
 
 /// ADM-06

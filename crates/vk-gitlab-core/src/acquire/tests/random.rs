@@ -200,6 +200,7 @@ fn input(kind: u8, n: u8, model: &mut Model, now: Now) -> Option<Input> {
                 Ok(Capacity {
                     revision: n.into(),
                     fits: u32::from(n % 4),
+                    no_nodes: n.is_multiple_of(8),
                 })
             })
         }

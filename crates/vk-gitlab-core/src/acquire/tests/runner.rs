@@ -179,7 +179,11 @@ impl Runner {
     }
 
     pub(super) fn capacity(&mut self, revision: u64, fits: u32) {
-        self.give(Input::CapacityAnswer(Ok(Capacity { revision, fits })));
+        self.give(Input::CapacityAnswer(Ok(Capacity {
+            revision,
+            fits,
+            no_nodes: false,
+        })));
     }
 
     /// From an open capacity poll to a held reservation.
