@@ -11,9 +11,17 @@
 
 mod config;
 mod context;
+mod decide;
 mod error;
+mod expand;
+mod expression;
+mod faults;
+mod graph;
 pub mod limit;
+mod model;
 mod pipeline;
+mod read;
+mod yaml;
 
 pub use config::Config;
 pub use context::Context;

@@ -26,5 +26,7 @@ pub const MAX_EXPRESSION_DEPTH: usize = 64;
 pub const MAX_PATTERN: usize = 1024 * 1024;
 /// Faults that are reported in one go; of more only the number is said.
 pub const MAX_FAULTS: usize = 20;
-/// Longest timeout, in seconds: a month.
-pub const MAX_TIMEOUT_SECS: u64 = 31 * 86_400;
+/// Most entries of one `needs`, as in GitLab.
+pub const MAX_NEEDS: usize = 50;
+/// Longest timeout, in seconds: a month, as in GitLab.
+pub const MAX_TIMEOUT_SECS: u64 = 2_629_746;
