@@ -1,5 +1,7 @@
 //! The command line.
 
+mod run;
+
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -70,6 +72,24 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Run a project's `.gitlab-ci.yml` in microVMs on this host.
+    #[command(after_help = run::EXAMPLES)]
+    Run(Box<run::RunArguments>),
+    /// Check a project's `.gitlab-ci.yml`, and print it put together.
+    Config(run::ConfigArguments),
+    /// Hold what a run has started.
+    #[command(hide = true)]
+    Keeper {
+        /// Where the private directory is made.
+        parent: PathBuf,
+    },
+    #[command(flatten)]
+    Admin(Served),
+}
+
+/// The GitLab side alone.
+#[derive(Debug, Subcommand)]
+enum Served {
     /// Serve the GitLab side on an address.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
@@ -155,13 +175,6 @@ enum What {
         /// The command, such as {"cmd":"advance","secs":3600}.
         command: String,
     },
-    /// Run a repository's `.gitlab-ci.yml` (not in this version).
-    #[command(hide = true)]
-    Run {
-        /// Whatever.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        rest: Vec<String>,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -230,20 +243,23 @@ enum RunError {
     },
     #[error("{0:?} names no project; write DIR or GROUP/NAME=DIR")]
     Project(String),
-    #[error("`vk-lab run` is not in this version; use `vk-lab serve` and `vk-lab trigger`")]
-    NotBuilt,
 }
 
 /// Runs a command and says how it ended, by the exit codes that `--help` lists.
 pub fn run(cli: Cli) -> ExitCode {
-    match perform(cli.what) {
+    let what = match cli.what {
+        What::Run(arguments) => return run::run(*arguments),
+        What::Config(arguments) => return run::config(&arguments),
+        What::Keeper { parent } => return run::keeper(&parent),
+        What::Admin(what) => what,
+    };
+    match perform(what) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Broken) => ExitCode::from(3),
         Err(error) => {
             eprintln!("vk-lab: {error}");
             let not_built = match &error {
                 RunError::Call(CallError::Refused(refused)) => refused.code == "not_implemented",
-                RunError::NotBuilt => true,
                 _ => false,
             };
             ExitCode::from(if not_built { 4 } else { 1 })
@@ -251,19 +267,19 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-fn perform(what: What) -> Result<Exit, RunError> {
+fn perform(what: Served) -> Result<Exit, RunError> {
     match what {
-        What::Serve(arguments) => serve(arguments),
-        What::Trigger { to, file } => {
+        Served::Serve(arguments) => serve(arguments),
+        Served::Trigger { to, file } => {
             let pipeline = json(&read(&file)?, "the pipeline")?;
             print(&to, &Admin::Trigger { pipeline })
         }
-        What::Cancel { to, job, force } => print(&to, &Admin::Cancel { job, force }),
-        What::Retry { to, job } => print(&to, &Admin::Retry { job }),
-        What::Status { to, pipeline, wait } => status(&to, pipeline, wait),
-        What::Trace { to, job, follow } => trace(&to, job, follow),
-        What::Invariants { to } => invariants(&to),
-        What::Expect {
+        Served::Cancel { to, job, force } => print(&to, &Admin::Cancel { job, force }),
+        Served::Retry { to, job } => print(&to, &Admin::Retry { job }),
+        Served::Status { to, pipeline, wait } => status(&to, pipeline, wait),
+        Served::Trace { to, job, follow } => trace(&to, job, follow),
+        Served::Invariants { to } => invariants(&to),
+        Served::Expect {
             to,
             job,
             trace_file,
@@ -281,12 +297,11 @@ fn perform(what: What) -> Result<Exit, RunError> {
             };
             print(&to, &Admin::Expect { job, expected })
         }
-        What::Inject { to, fault } => {
+        Served::Inject { to, fault } => {
             let fault = FaultPlan(json(fault.as_bytes(), "the fault")?);
             print(&to, &Admin::Inject { fault })
         }
-        What::Admin { to, command } => print(&to, &json(command.as_bytes(), "the command")?),
-        What::Run { .. } => Err(RunError::NotBuilt),
+        Served::Admin { to, command } => print(&to, &json(command.as_bytes(), "the command")?),
     }
 }
 
@@ -306,6 +321,7 @@ fn serve(arguments: ServeArgs) -> Result<Exit, RunError> {
         admin: arguments.admin,
         tags: arguments.tags,
         long_poll_ns: arguments.long_poll_ns,
+        outside: Vec::new(),
     })?;
     Ok(if broken == 0 {
         Exit::Done

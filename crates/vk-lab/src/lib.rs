@@ -9,6 +9,7 @@
 pub mod admin;
 mod cli;
 pub mod gitlab;
+pub mod run;
 pub mod serve;
 
 pub use cli::{Cli, Exit, run};

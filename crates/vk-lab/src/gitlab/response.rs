@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::artifact;
 use super::job::{Job, Status};
-use super::spec::{AllowFailure, ArtifactsSpec, When};
+use super::spec::{ArtifactsSpec, When};
 use super::state::{Gitlab, Pipeline, Project};
 
 /// Every failure reason that this GitLab knows.
@@ -201,8 +201,8 @@ fn steps(job: &Job) -> Vec<Value> {
         json!({"name": name, "script": script, "timeout": job.spec.timeout_secs,
                "when": when, "allow_failure": allow_failure})
     };
-    let allowed = matches!(job.spec.allow_failure, AllowFailure::All(true));
-    let mut list = vec![step("script", &job.spec.script, "on_success", allowed)];
+    // What the job's own `allow_failure` says is GitLab's alone to know.
+    let mut list = vec![step("script", &job.spec.script, "on_success", false)];
     if !job.spec.after_script.is_empty() {
         list.push(step("after_script", &job.spec.after_script, "always", true));
     }

@@ -1,6 +1,8 @@
 //! A job's variables: GitLab's own first, then the project's, the pipeline's, the job's; the last
 //! of a name wins.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::job::Job;
@@ -125,6 +127,13 @@ impl Gitlab {
             "{scheme}://gitlab-ci-token:{token}@{host}/{}.git",
             project.path
         )
+    }
+
+    /// The project's variables that its pipelines get, by name.
+    pub fn project_variables(&self) -> BTreeMap<String, String> {
+        let open = self.variables.iter().filter(|(_, given)| !given.protected);
+        open.map(|(name, given)| (name.clone(), given.value.clone()))
+            .collect()
     }
 
     /// The project's, the pipeline's and the job's variables; protected ones are withheld.

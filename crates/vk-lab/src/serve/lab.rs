@@ -16,13 +16,13 @@ const MAX_GIT: usize = 16;
 
 /// GitLab's mind and what stands around it.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub(crate) struct Lab {
     gitlab: Mutex<Gitlab>,
     pub(super) clock: Clock,
     pub(super) faults: Faults,
     /// Private directory: bare repositories and artifacts.
     pub(super) state: PathBuf,
-    pub(super) git: Git,
+    pub(crate) git: Git,
     pub(super) git_slots: Arc<Semaphore>,
     ticks: watch::Sender<u64>,
     changes: watch::Sender<u64>,
@@ -45,7 +45,7 @@ impl Lab {
     }
 
     /// One step of GitLab's mind; whoever waits for what it changed is woken.
-    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Gitlab, u64) -> T) -> T {
+    pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Gitlab, u64) -> T) -> T {
         let now = self.clock.now();
         // A panic inside a step is a bug of one call; the others must still be answered.
         let mut gitlab = self.gitlab.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl Lab {
     }
 
     /// Someone looks at a job's log; wakes nobody, since nothing that can be seen changes.
-    pub(super) fn watch(&self, job: u64) {
+    pub(crate) fn watch(&self, job: u64) {
         let now = self.clock.now();
         let mut gitlab = self.gitlab.lock().unwrap_or_else(PoisonError::into_inner);
         // A job that is not there is found out by the look that follows.
@@ -67,7 +67,7 @@ impl Lab {
     }
 
     /// Only a look.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Gitlab, u64) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Gitlab, u64) -> T) -> T {
         let now = self.clock.now();
         look(
             &self.gitlab.lock().unwrap_or_else(PoisonError::into_inner),
@@ -76,20 +76,20 @@ impl Lab {
     }
 
     /// Wakes when a queue value changes.
-    pub(super) fn on_tick(&self) -> watch::Receiver<u64> {
+    pub(crate) fn on_tick(&self) -> watch::Receiver<u64> {
         self.ticks.subscribe()
     }
 
     /// Wakes when anything changes.
-    pub(super) fn on_change(&self) -> watch::Receiver<u64> {
+    pub(crate) fn on_change(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 }

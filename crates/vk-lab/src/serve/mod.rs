@@ -16,4 +16,8 @@ mod route;
 mod start;
 mod variables;
 
+pub(crate) use lab::Lab;
+pub(crate) use projects::Git;
+pub use projects::GitError;
 pub use start::{Options, ServeError, serve};
+pub(crate) use start::{Served, open};

@@ -12,6 +12,14 @@ use crate::gitlab::Commit;
 /// Most bytes kept of what git says.
 const MAX_SAID: u64 = 256 << 10;
 
+/// Nothing that a repository's own configuration names is run.
+const QUIET: [&str; 4] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+];
+
 /// What git could not do.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
@@ -40,13 +48,13 @@ pub enum GitError {
 
 /// Git without any configuration of the user's or the host's, and which asks nobody.
 #[derive(Debug)]
-pub(super) struct Git {
+pub(crate) struct Git {
     config: PathBuf,
 }
 
 impl Git {
     /// Git whose one configuration file lies in the private directory.
-    pub(super) fn new(state: &Path) -> std::io::Result<Self> {
+    pub(crate) fn new(state: &Path) -> std::io::Result<Self> {
         let config = state.join("gitconfig");
         // The repositories may belong to another user; they were named by whoever started this.
         // Only a file reaches the git that a clone or fetch starts on the other side.
@@ -76,9 +84,26 @@ impl Git {
         command
     }
 
-    async fn run(&self, repository: &Path, arguments: &[&str]) -> Result<String, GitError> {
+    /// Runs it; what it printed, without white space around it.
+    pub(crate) async fn run(
+        &self,
+        repository: &Path,
+        arguments: &[&str],
+    ) -> Result<String, GitError> {
+        let out = self.bytes(repository, arguments, MAX_SAID).await?;
+        Ok(String::from_utf8_lossy(&out).trim().to_owned())
+    }
+
+    /// Runs it; what it printed, of which there may be `most` bytes.
+    pub(crate) async fn bytes(
+        &self,
+        repository: &Path,
+        arguments: &[&str],
+        most: u64,
+    ) -> Result<Vec<u8>, GitError> {
         let mut child = self
             .command(repository)
+            .args(QUIET)
             .args(arguments)
             .spawn()
             .map_err(GitError::Start)?;
@@ -86,7 +111,7 @@ impl Git {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let read_out = async {
             if let Some(stdout) = stdout {
-                let _ = stdout.take(MAX_SAID).read_to_end(&mut out).await;
+                let _ = stdout.take(most).read_to_end(&mut out).await;
             }
         };
         let read_err = async {
@@ -97,7 +122,7 @@ impl Git {
         tokio::join!(read_out, read_err);
         let status = child.wait().await.map_err(GitError::Start)?;
         if status.success() {
-            return Ok(String::from_utf8_lossy(&out).trim().to_owned());
+            return Ok(out);
         }
         let what = arguments.join(" ");
         let said = String::from_utf8_lossy(&err).trim().to_owned();
@@ -109,7 +134,7 @@ impl Git {
     }
 
     /// Makes the bare copy of `source` at `bare`.
-    pub(super) async fn copy(&self, source: &Path, bare: &Path) -> Result<(), GitError> {
+    pub(crate) async fn copy(&self, source: &Path, bare: &Path) -> Result<(), GitError> {
         let source = source.to_string_lossy();
         let parent = bare.parent().unwrap_or(bare);
         let target = bare.to_string_lossy();
@@ -138,7 +163,7 @@ impl Git {
 
     /// Brings the copy up to date, finds the commit of `name` (or of `HEAD`) and pins it under
     /// `refs/pipelines/<id>`.
-    pub(super) async fn pin(
+    pub(crate) async fn pin(
         &self,
         bare: &Path,
         name: Option<&str>,

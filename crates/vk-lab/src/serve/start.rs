@@ -42,6 +42,29 @@ pub struct Options {
     pub tags: Vec<String>,
     /// How long a job request is held, in nanoseconds.
     pub long_poll_ns: u64,
+    /// Directories beside the projects in which the file of variables must not lie.
+    pub outside: Vec<PathBuf>,
+}
+
+/// A stand-in that serves.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// Its mind.
+    pub(crate) lab: Arc<Lab>,
+    /// Its address, as clients see it.
+    pub(crate) url: String,
+    addr: SocketAddr,
+    admin: PathBuf,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Served {
+    /// Ends it; what it has seen can still be looked at.
+    pub(crate) fn stop(&self) {
+        self.lab.stop();
+        // One that is gone already is what was wanted.
+        let _ = fs::remove_file(&self.admin);
+    }
 }
 
 /// Why it cannot serve.
@@ -79,6 +102,13 @@ pub enum ServeError {
     Start(#[source] std::io::Error),
 }
 
+impl ServeError {
+    /// Whether what was given is wrong.
+    pub(crate) fn is_of_input(&self) -> bool {
+        matches!(self, Self::Variables(_) | Self::Twice(_))
+    }
+}
+
 fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ServeError {
     let path = path.to_owned();
     move |source| ServeError::File { what, path, source }
@@ -104,10 +134,29 @@ pub fn serve(options: &Options) -> Result<usize, ServeError> {
 }
 
 async fn run(options: &Options) -> Result<usize, ServeError> {
-    let (state, _temporary) = private_dir(options.state.as_deref())?;
+    let served = open(options).await?;
+    say(
+        &json!({"event": "serving", "url": served.url, "addr": served.addr.to_string(),
+                "admin": served.admin, "token_file": options.token_file}),
+    );
+    until_signal().await?;
+    served.stop();
+    let look = |gitlab: &Gitlab, _| (gitlab.broken(), gitlab.ledger.left_out);
+    let (broken, left_out) = served.lab.look(look);
+    say(&json!({"event": "ended", "broken": broken, "left_out": left_out}));
+    Ok(broken.len())
+}
+
+/// Begins to serve.
+pub(crate) async fn open(options: &Options) -> Result<Served, ServeError> {
+    let (state, temporary) = private_dir(options.state.as_deref())?;
     let dirs = real_dirs(&options.projects)?;
     let given = match &options.variables {
-        Some(path) => variables::read(path, &dirs)?,
+        Some(path) => {
+            let mut outside = dirs.clone();
+            outside.extend(options.outside.iter().cloned());
+            variables::read(path, &outside)?
+        }
         None => Default::default(),
     };
     let listener = TcpListener::bind(options.addr)
@@ -134,31 +183,34 @@ async fn run(options: &Options) -> Result<usize, ServeError> {
         .unwrap_or_else(|| state.join("admin.sock"));
     let admin_socket = bind_private(&admin_path)?;
     let lab = Arc::new(Lab::new(gitlab, git, state));
-    say(
-        &json!({"event": "serving", "url": url, "addr": addr.to_string(),
-                "admin": admin_path, "token_file": options.token_file}),
-    );
     tokio::spawn(http::serve(Arc::clone(&lab), listener));
     tokio::spawn(admin::serve(Arc::clone(&lab), admin_socket));
-    until_signal(&lab).await?;
-    lab.stop();
-    let _ = fs::remove_file(&admin_path);
-    let (broken, left_out) = lab.look(|gitlab, _| (gitlab.broken(), gitlab.ledger.left_out));
-    say(&json!({"event": "ended", "broken": broken, "left_out": left_out}));
-    Ok(broken.len())
+    tokio::spawn(sweep(Arc::clone(&lab)));
+    Ok(Served {
+        lab,
+        url,
+        addr,
+        admin: admin_path,
+        _temporary: temporary,
+    })
 }
 
-async fn until_signal(lab: &Lab) -> Result<(), ServeError> {
-    let mut term = signal(SignalKind::terminate()).map_err(ServeError::Start)?;
-    let mut int = signal(SignalKind::interrupt()).map_err(ServeError::Start)?;
+async fn sweep(lab: Arc<Lab>) {
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
-        tokio::select! {
-            _ = term.recv() => return Ok(()),
-            _ = int.recv() => return Ok(()),
-            _ = sweep.tick() => lab.with(Gitlab::reap),
-        }
+        sweep.tick().await;
+        lab.with(Gitlab::reap);
     }
+}
+
+async fn until_signal() -> Result<(), ServeError> {
+    let mut term = signal(SignalKind::terminate()).map_err(ServeError::Start)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(ServeError::Start)?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
 }
 
 /// One line on the standard output; a closed one ends nothing.

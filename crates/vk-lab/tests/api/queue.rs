@@ -330,7 +330,7 @@ fn the_job_response_has_every_field_of_the_page() {
         job["steps"],
         json!([
         {"name": "script", "script": ["a", "b"], "timeout": 600, "when": "on_success",
-         "allow_failure": true},
+         "allow_failure": false},
         {"name": "after_script", "script": ["c"], "timeout": 600, "when": "always",
          "allow_failure": true}])
     );
