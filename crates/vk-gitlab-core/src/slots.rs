@@ -49,6 +49,11 @@ impl Slots {
         free
     }
 
+    /// Jobs of a state file hold slots of their own, also above `concurrent`.
+    pub fn hold(&mut self, jobs: u32) {
+        self.taken = self.taken.saturating_add(jobs);
+    }
+
     /// A slot comes back.
     pub fn give_back(&mut self) {
         self.taken = self.taken.saturating_sub(1);

@@ -32,12 +32,16 @@ pub struct Config {
 }
 
 /// One runner.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runner {
     /// Its name, which names its state file.
     pub name: String,
+    /// Whether the file names it; else its token does (CFG-06).
+    pub named: bool,
     /// Its token.
     pub token: Secret,
+    /// Where the token was read, if not in the file itself.
+    pub token_file: Option<PathBuf>,
     /// Certificates trusted beside the system's.
     pub tls_ca_file: Option<PathBuf>,
     /// Its certificate and key for a GitLab that wants one.
@@ -113,6 +117,20 @@ impl Config {
         file::parse(&text, path)
     }
 
+    /// The configuration with one runner's token as it is now. A runner that goes by its token gets
+    /// a new name, and with that an empty state file (STATE-10).
+    #[must_use]
+    pub fn with_token(&self, index: usize, token: Secret) -> Config {
+        let mut config = self.clone();
+        if let Some(runner) = config.runners.get_mut(index) {
+            if !runner.named {
+                runner.name = default_name(&token);
+            }
+            runner.token = token;
+        }
+        config
+    }
+
     /// A runner's state file.
     #[must_use]
     pub fn state_file(&self, runner: &Runner) -> PathBuf {
@@ -124,6 +142,33 @@ impl Config {
     pub fn hub_dir(&self) -> PathBuf {
         self.state_dir.join("hub")
     }
+}
+
+/// The token that a file holds.
+///
+/// # Errors
+/// The file cannot be read, or holds no token.
+pub fn read_token(path: &Path) -> Result<Secret, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        what: "the token file",
+        path: path.to_owned(),
+        source,
+    })?;
+    let token = Secret::from(text.trim());
+    match is_token(&token) {
+        true => Ok(token),
+        false => Err(ConfigError::Value {
+            path: path.to_owned(),
+            key: "token".to_owned(),
+            why: NO_TOKEN.to_owned(),
+        }),
+    }
+}
+
+const NO_TOKEN: &str = "the token is empty or has characters no token has";
+
+fn is_token(token: &Secret) -> bool {
+    !token.is_empty() && token.expose().bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// A runner's name where the file gives none: its token's short form (CFG-06).

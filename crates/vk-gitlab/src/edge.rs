@@ -8,7 +8,9 @@ mod daemon;
 mod effects;
 mod gitlab;
 mod hub;
+mod reload;
 mod runner;
 
 pub use daemon::{Daemon, Ended};
-pub use runner::RunnerEdge;
+pub use reload::{Settings, Word};
+pub use runner::Prepared;

@@ -12,6 +12,7 @@ pub mod edge;
 mod enrol;
 mod jobs;
 mod log_lines;
+pub mod operator;
 mod run;
 mod start;
 pub mod state;

@@ -19,7 +19,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             warnings
                 .iter()
                 .for_each(|warning| tracing::warn!("{warning}"));
-            runtime()?.block_on(start::run(config))
+            runtime()?.block_on(start::run(config, &cli.config))
         }
         Command::Verify => runtime()?.block_on(start::verify(config)),
         Command::Config {

@@ -9,7 +9,10 @@ use serde::Deserialize;
 use vk_hub_proto::client::{Envelope, Placement};
 use vk_hub_proto::{Name, Secret, limit};
 
-use super::{Config, ConfigError, Runner, Warnings, default_name, is_name, parse_size};
+use super::{
+    Config, ConfigError, NO_TOKEN, Runner, Warnings, default_name, is_name, is_token, parse_size,
+    read_token,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -238,9 +241,12 @@ impl Checking<'_> {
             return Err(self.value("request_concurrency", "it must be 1 to 64"));
         }
         let seconds = |own: Option<u64>, default| Duration::from_secs(own.unwrap_or(default));
+        let token_file = table.token_file.as_ref();
         Ok(Runner {
             name,
+            named: table.name.is_some(),
             token,
+            token_file: token_file.map(|file| self.base_dir.join(file)),
             tls_ca_file: table
                 .tls_ca_file
                 .as_ref()
@@ -268,9 +274,8 @@ impl Checking<'_> {
             }
             (None, None) => return Err(self.value("token_file", "it is missing")),
         };
-        let allowed = |byte: u8| byte.is_ascii_graphic();
-        if token.is_empty() || !token.expose().bytes().all(allowed) {
-            return Err(self.value("token", "the token is empty or has characters no token has"));
+        if !is_token(&token) {
+            return Err(self.value("token", NO_TOKEN));
         }
         Ok(token)
     }
@@ -289,8 +294,7 @@ impl Checking<'_> {
                 mode & 0o777
             ));
         }
-        let text = std::fs::read_to_string(path).map_err(read)?;
-        Ok(Secret::from(text.trim()))
+        read_token(path)
     }
 
     fn placement(&self, table: &RunnerTable) -> Result<Placement, ConfigError> {

@@ -6,10 +6,12 @@ use vk_gitlab_core::HubFailure;
 use vk_gitlab_core::acquire;
 use vk_gitlab_core::job::{self, CallId, OutputRead};
 
+use super::runner::Seat;
+
 /// Something happened.
 pub(super) enum Event {
     /// For a runner's acquire core.
-    Acquire(usize, acquire::Input),
+    Acquire(Seat, acquire::Input),
     /// For a job's core.
     Job(u64, job::Input),
     /// Output was fetched for a job.
@@ -20,7 +22,7 @@ pub(super) enum Event {
         answer: Result<(OutputRead, Arc<[u8]>), HubFailure>,
     },
     /// A runner's number is known now.
-    RunnerId(usize, u64),
+    RunnerId(Seat, u64),
     /// State files were written, or not.
     Written(Result<(), (usize, String)>),
 }

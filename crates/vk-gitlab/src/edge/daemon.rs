@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vk_gitlab_core::acquire;
-use vk_gitlab_core::job::{self, Job, JobRecord};
+use vk_gitlab_core::job::{self, Job};
 use vk_gitlab_core::slots::{RunnerIndex, Slots};
+use vk_gitlab_core::state_file::StateFile;
 use vk_hub_client::api::Client as HubClient;
 use vk_hub_proto::RelayId;
 use vk_kill::KillPoints;
@@ -16,7 +17,8 @@ use vk_step::{Core as _, Now, OpenError, Variant as _};
 
 use super::calls::Event;
 use super::effects::Effects;
-use super::runner::{JobEdge, RunnerEdge};
+use super::reload::{Settings, Word};
+use super::runner::{JobEdge, Prepared, RunnerEdge, Seat, runner_index};
 use crate::clock::unix_now;
 
 /// How long a job may wait for a place (ADM-21).
@@ -59,16 +61,18 @@ pub struct Daemon {
     pub(super) slots: Slots,
     pub(super) next_key: u64,
     pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) shutdown_timeout: Duration,
+    /// Until when running jobs are waited for, once the daemon was told to stop.
+    give_up: Option<Instant>,
     inbox: mpsc::UnboundedReceiver<Event>,
     kill: KillPoints,
     origin: Instant,
     gathering: VecDeque<Step>,
     writing: Option<VecDeque<Step>>,
-    drained: BTreeSet<usize>,
 }
 
 impl Daemon {
-    /// A daemon of these runners, whose jobs were recorded before.
+    /// A daemon with these settings, whose runners' state files hold jobs.
     ///
     /// # Errors
     /// A record does not fit those before it.
@@ -76,14 +80,10 @@ impl Daemon {
         relay: RelayId,
         hub: HubClient,
         hub_url: String,
-        concurrent: u32,
-        runners: Vec<(RunnerEdge, Vec<JobRecord>)>,
+        settings: Settings,
         kill: KillPoints,
     ) -> Result<Daemon, OpenError> {
         let (events, inbox) = mpsc::unbounded_channel();
-        let held = |jobs: &[JobRecord]| jobs.iter().filter(|job| !job.is_over()).count();
-        let taken: usize = runners.iter().map(|(_, jobs)| held(jobs)).sum();
-        let count = u32::try_from(runners.len()).unwrap_or(u32::MAX);
         let place_within = vk_kill::seconds("PLACE_WITHIN", PLACE_WITHIN);
         let mut daemon = Daemon {
             relay,
@@ -92,39 +92,56 @@ impl Daemon {
             place_within_secs: u32::try_from(place_within.as_secs()).unwrap_or(u32::MAX),
             runners: Vec::new(),
             jobs: BTreeMap::new(),
-            slots: Slots::new(concurrent, count, u32::try_from(taken).unwrap_or(u32::MAX)),
+            slots: Slots::new(settings.concurrent, 0, 0),
             next_key: 1,
             events,
+            shutdown_timeout: settings.shutdown_timeout,
+            give_up: None,
             inbox,
             kill,
             origin: Instant::now(),
             gathering: VecDeque::new(),
             writing: None,
-            drained: BTreeSet::new(),
         };
-        for (index, (runner, jobs)) in runners.into_iter().enumerate() {
-            daemon.runners.push(runner);
-            for job in jobs {
-                daemon.open_job(index, job.records())?;
-            }
+        for mut prepared in settings.runners {
+            let file = prepared.file.take().unwrap_or_default();
+            daemon.open_runner(prepared, file)?;
         }
         Ok(daemon)
     }
 
-    /// Runs until `stop` says so and the runners are drained: jobs that are left then are waited
-    /// for no longer than `shutdown_timeout` (GL-75). A second word ends it at once.
-    pub async fn run(mut self, mut stop: mpsc::Receiver<()>, shutdown_timeout: Duration) -> Ended {
+    /// A runner with the jobs of its state file, which hold their slots.
+    pub(super) fn open_runner(
+        &mut self,
+        prepared: Prepared,
+        file: StateFile,
+    ) -> Result<usize, OpenError> {
+        let index = self.runners.len();
+        let held = file.jobs.iter().filter(|job| !job.is_over()).count();
+        let held = u32::try_from(held).unwrap_or(u32::MAX);
+        let runner = RunnerEdge::open(prepared, file.unknown, (self.now(), held))?;
+        self.runners.push(runner);
+        self.slots.begin(runner_index(index));
+        self.slots.hold(held);
+        for job in file.jobs {
+            self.open_job(index, job.records())?;
+        }
+        Ok(index)
+    }
+
+    /// Runs until it is told to stop and the runners are drained: jobs that are left then are
+    /// waited for no longer than `shutdown_timeout` (GL-75). A second word to stop ends it at once.
+    pub async fn run(mut self, mut words: mpsc::Receiver<Word>) -> Ended {
         for index in 0..self.runners.len() {
             self.begin(index);
         }
         self.slots_changed();
-        let mut give_up: Option<Instant> = None;
         loop {
             self.flush();
-            if give_up.is_some() && self.is_done(give_up) {
+            if self.is_done() {
                 return self.ended();
             }
-            let deadline = [self.deadline(), give_up].into_iter().flatten().min();
+            let deadline = [self.deadline(), self.give_up].into_iter().flatten().min();
             let sleep = async {
                 match deadline {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -134,22 +151,30 @@ impl Daemon {
             tokio::select! {
                 event = self.inbox.recv() => self.take_all(event),
                 () = sleep => self.timeouts(),
-                word = stop.recv() => {
-                    if give_up.is_some() || word.is_none() {
-                        return self.ended();
-                    }
-                    tracing::info!("draining: no job is asked for any more");
-                    give_up = Some(Instant::now() + shutdown_timeout);
-                    for index in 0..self.runners.len() {
-                        self.acquire_input(index, acquire::Input::Drain);
-                    }
-                }
+                word = words.recv() => match word {
+                    Some(Word::Settings(settings)) => self.settings(*settings),
+                    Some(Word::Stop) if !self.is_stopping() => self.stop(),
+                    Some(Word::Stop) | None => return self.ended(),
+                },
             }
         }
     }
 
+    /// Whether the daemon was told to stop.
+    pub(super) const fn is_stopping(&self) -> bool {
+        self.give_up.is_some()
+    }
+
+    fn stop(&mut self) {
+        tracing::info!("draining: no job is asked for any more");
+        self.give_up = Some(Instant::now() + self.shutdown_timeout);
+        for index in 0..self.runners.len() {
+            self.acquire_input(index, acquire::Input::Drain);
+        }
+    }
+
     /// What a runner's core asked for as it was opened.
-    fn begin(&mut self, index: usize) {
+    pub(super) fn begin(&mut self, index: usize) {
         let Some(runner) = self.runners.get_mut(index) else {
             return;
         };
@@ -166,10 +191,13 @@ impl Daemon {
         self.acquire_input(index, acquire::Input::Timeout);
     }
 
-    /// With every runner drained: no job is left, or the time for them is over.
-    fn is_done(&self, give_up: Option<Instant>) -> bool {
-        let drained = self.drained.len() == self.runners.len();
-        let late = give_up.is_some_and(|at| at <= Instant::now());
+    /// Told to stop, and with every runner drained: no job is left, or the time for them is over.
+    fn is_done(&self) -> bool {
+        let Some(give_up) = self.give_up else {
+            return false;
+        };
+        let drained = self.runners.iter().all(|runner| runner.drained);
+        let late = give_up <= Instant::now();
         drained
             && self.writing.is_none()
             && self.gathering.is_empty()
@@ -184,10 +212,26 @@ impl Daemon {
     }
 
     pub(super) fn runner_drained(&mut self, index: usize) {
-        self.drained.insert(index);
+        if let Some(runner) = self.runners.get_mut(index) {
+            runner.drained = true;
+        }
+        self.begin_anew(index);
     }
 
-    fn now(&self) -> Now {
+    /// Jobs of a runner that hold a slot.
+    pub(super) fn jobs_of(&self, index: usize) -> u32 {
+        let jobs = self.jobs.values().filter(|job| job.runner == index);
+        let held = jobs.filter(|job| job.core.record().is_none_or(|record| !record.is_over()));
+        u32::try_from(held.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Which life of a runner this is.
+    pub(super) fn seat(&self, index: usize) -> Seat {
+        let life = self.runners.get(index).map_or(0, |runner| runner.life);
+        Seat { index, life }
+    }
+
+    pub(super) fn now(&self) -> Now {
         let since = self.origin.elapsed().as_millis();
         Now::from_millis(u64::try_from(since).unwrap_or(u64::MAX))
     }
@@ -197,10 +241,8 @@ impl Daemon {
             .jobs
             .values()
             .filter_map(|job| job.core.next_deadline());
-        let runners = self
-            .runners
-            .iter()
-            .filter_map(|runner| runner.acquire.next_deadline());
+        let runners = self.runners.iter();
+        let runners = runners.filter_map(RunnerEdge::next_deadline);
         let next = jobs.chain(runners).min()?;
         Some(self.origin + Duration::from_millis(next.as_millis()))
     }
@@ -210,7 +252,7 @@ impl Daemon {
         let due = |at: Option<Now>| at.is_some_and(|at| at <= now);
         let runners = self.runners.iter().enumerate();
         let runners: Vec<usize> = runners
-            .filter(|(_, runner)| due(runner.acquire.next_deadline()))
+            .filter(|(_, runner)| due(runner.next_deadline()))
             .map(|(index, _)| index)
             .collect();
         for index in runners {
@@ -238,7 +280,9 @@ impl Daemon {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Acquire(index, input) => self.acquire_input(index, input),
+            Event::Acquire(seat, input) if seat == self.seat(seat.index) => {
+                self.acquire_input(seat.index, input);
+            }
             Event::Job(key, input) => self.job_input(key, input),
             Event::Fetched {
                 key,
@@ -254,11 +298,12 @@ impl Daemon {
                 });
                 self.job_input(key, job::Input::FetchAnswer(call, answer));
             }
-            Event::RunnerId(index, id) => {
-                if let Some(runner) = self.runners.get_mut(index) {
+            Event::RunnerId(seat, id) if seat == self.seat(seat.index) => {
+                if let Some(runner) = self.runners.get_mut(seat.index) {
                     runner.translation.id = id;
                 }
             }
+            Event::Acquire(..) | Event::RunnerId(..) => {}
             Event::Written(written) => self.written(written),
         }
     }

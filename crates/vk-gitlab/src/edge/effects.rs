@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use vk_gitlab_core::acquire::{self, LaneId};
 use vk_gitlab_core::job::{self, CallId, Span};
-use vk_gitlab_core::slots::RunnerIndex;
 use vk_gitlab_core::{NewJob, WithoutReservation};
 use vk_hub_client::api::Client as HubClient;
 use vk_hub_proto::client::{CancelRequest, CapacityRequest, RenewRequest, ReservationRequest};
@@ -14,6 +13,7 @@ use vk_hub_proto::{JobId, RequestId, ReservationId, Secret};
 
 use super::calls::Event;
 use super::daemon::{Daemon, drawn};
+use super::runner::runner_index;
 use super::{gitlab, hub};
 use crate::log_lines;
 
@@ -58,12 +58,12 @@ impl Effects<'_> {
                 reservation,
                 lease_secs,
             } => {
-                let client = self.hub();
+                let (client, seat) = (self.hub(), self.0.seat(index));
                 self.beside(async move {
                     let renewed = client.renew(reservation, RenewRequest { lease_secs }).await;
                     let answer = renewed.map_err(|error| hub::failure(&error));
                     Event::Acquire(
-                        index,
+                        seat,
                         acquire::Input::RenewAnswer {
                             lane,
                             reservation,
@@ -73,12 +73,12 @@ impl Effects<'_> {
                 });
             }
             acquire::Effect::Release { reservation } => {
-                let client = self.hub();
+                let (client, seat) = (self.hub(), self.0.seat(index));
                 self.beside(async move {
                     let released = client.release(reservation).await;
                     let answer = released.map_err(|error| hub::failure(&error));
                     Event::Acquire(
-                        index,
+                        seat,
                         acquire::Input::ReleaseAnswer {
                             reservation,
                             answer,
@@ -92,7 +92,7 @@ impl Effects<'_> {
                 self.request_job(index, lane, last_update);
             }
             acquire::Effect::TakeSlot { lane } => {
-                let taken = self.0.slots.take(runner(index));
+                let taken = self.0.slots.take(runner_index(index));
                 self.0
                     .acquire_input(index, acquire::Input::SlotAnswer { lane, taken });
                 self.0.slots_changed();
@@ -102,11 +102,11 @@ impl Effects<'_> {
                 self.0.slots_changed();
             }
             acquire::Effect::WantSlot => {
-                self.0.slots.want(runner(index));
+                self.0.slots.want(runner_index(index));
                 self.0.slots_changed();
             }
             acquire::Effect::PassSlot => {
-                self.0.slots.pass(runner(index));
+                self.0.slots.pass(runner_index(index));
                 self.0.slots_changed();
             }
             acquire::Effect::TakeJob { job, reservation } => self.take_job(index, job, reservation),
@@ -134,12 +134,13 @@ impl Effects<'_> {
             return;
         };
         let (client, events) = (Arc::clone(&runner.client), self.0.events.clone());
+        let seat = self.0.seat(index);
         self.beside(async move {
             let (answer, id) = gitlab::verified(client.verify().await);
             if let Some(id) = id {
-                let _ = events.send(Event::RunnerId(index, id));
+                let _ = events.send(Event::RunnerId(seat, id));
             }
-            Event::Acquire(index, acquire::Input::VerifyAnswer(answer))
+            Event::Acquire(seat, acquire::Input::VerifyAnswer(answer))
         });
     }
 
@@ -148,7 +149,7 @@ impl Effects<'_> {
             return;
         };
         let placement = runner.config.placement.clone();
-        let client = self.hub();
+        let (client, seat) = (self.hub(), self.0.seat(index));
         self.beside(async move {
             let asked = client
                 .capacity(&CapacityRequest {
@@ -158,7 +159,7 @@ impl Effects<'_> {
                 })
                 .await;
             let answer = asked.map_err(|error| hub::failure(&error));
-            Event::Acquire(index, acquire::Input::CapacityAnswer(answer))
+            Event::Acquire(seat, acquire::Input::CapacityAnswer(answer))
         });
     }
 
@@ -174,13 +175,13 @@ impl Effects<'_> {
             lease_secs,
             wait_secs,
         };
-        let client = self.hub();
+        let (client, seat) = (self.hub(), self.0.seat(index));
         self.beside(async move {
             let answer = client
                 .reserve(&request)
                 .await
                 .map_err(|error| hub::failure(&error));
-            Event::Acquire(index, acquire::Input::ReserveAnswer { lane, answer })
+            Event::Acquire(seat, acquire::Input::ReserveAnswer { lane, answer })
         });
     }
 
@@ -190,10 +191,11 @@ impl Effects<'_> {
         };
         let client = Arc::clone(&runner.client);
         let translation = runner.translation.clone();
+        let seat = self.0.seat(index);
         self.beside(async move {
             let outcome = client.request_job(last_update.as_deref()).await;
             let answer = gitlab::requested(outcome, &translation, request_id());
-            Event::Acquire(index, acquire::Input::JobAnswer { lane, answer })
+            Event::Acquire(seat, acquire::Input::JobAnswer { lane, answer })
         });
     }
 
@@ -441,10 +443,6 @@ impl Effects<'_> {
         }
         part.map(<[u8]>::to_vec)
     }
-}
-
-fn runner(index: usize) -> RunnerIndex {
-    RunnerIndex(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 fn request_id() -> RequestId {

@@ -5,26 +5,62 @@ use std::sync::Arc;
 
 use gitlab_runner_api::Client;
 use serde_json::Value;
-use vk_gitlab_core::acquire::{self, Acquire};
+use vk_gitlab_core::acquire::{self, Acquire, Session};
 use vk_gitlab_core::job::{Job, JobRecord};
+use vk_gitlab_core::slots::RunnerIndex;
+use vk_gitlab_core::state_file::StateFile;
 use vk_hub_proto::RelayId;
+use vk_step::{Core as _, Now, OpenError};
 
+use super::daemon::drawn;
 use crate::config;
 use crate::state::Stored;
 use crate::translate;
 
+/// A runner as configured, ready to be run.
+pub struct Prepared {
+    /// Its configuration.
+    pub config: config::Runner,
+    /// Its client of GitLab.
+    pub client: Arc<Client>,
+    /// What the translation of its jobs needs.
+    pub translation: translate::Runner,
+    /// The contents of its certificate and key, to see them change.
+    pub tls_client: Vec<u8>,
+    /// Where its state is.
+    pub stored: Stored,
+    /// What its state file holds; none where the loop has it in memory.
+    pub file: Option<StateFile>,
+}
+
+/// Which life of which runner: a runner that changes begins anew, and answers to its old life are
+/// nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) index: usize,
+    pub(super) life: u32,
+}
+
 /// A runner: its core, its client, its file.
-pub struct RunnerEdge {
+pub(super) struct RunnerEdge {
     pub(super) config: config::Runner,
     pub(super) acquire: Acquire,
     pub(super) client: Arc<Client>,
     pub(super) translation: translate::Runner,
+    tls_client: Vec<u8>,
     pub(super) stored: Stored,
     pub(super) unknown: BTreeMap<String, Value>,
     /// The last write failed.
     pub(super) store_failed: bool,
     /// What the core asked for as it was opened.
     pub(super) opening: Vec<acquire::Effect>,
+    pub(super) life: u32,
+    /// Asks for no job any more: it was removed, or is to begin anew.
+    pub(super) leaving: bool,
+    /// Nothing of it is open any more.
+    pub(super) drained: bool,
+    /// As what it begins anew.
+    pub(super) next: Option<Box<Prepared>>,
 }
 
 /// One job: its core, and the output bytes its edge holds.
@@ -38,24 +74,49 @@ pub(super) struct JobEdge {
 }
 
 impl RunnerEdge {
-    /// A runner around its core, as it was opened.
-    pub(crate) fn new(
-        config: config::Runner,
-        (acquire, opening): (Acquire, Vec<acquire::Effect>),
-        client: Arc<Client>,
-        translation: translate::Runner,
-        (stored, unknown): (Stored, BTreeMap<String, Value>),
-    ) -> RunnerEdge {
-        RunnerEdge {
+    /// A runner with so many jobs of its own that are not over; its core is fresh, for nothing of it
+    /// is kept.
+    pub(super) fn open(
+        prepared: Prepared,
+        unknown: BTreeMap<String, Value>,
+        (now, jobs): (Now, u32),
+    ) -> Result<RunnerEdge, OpenError> {
+        let Prepared {
+            config,
+            client,
+            translation,
+            tls_client,
+            stored,
+            ..
+        } = prepared;
+        let (acquire, opening) = Acquire::open(settings(&config, jobs), now, [])?;
+        Ok(RunnerEdge {
             config,
             acquire,
             client,
             translation,
+            tls_client,
             stored,
             unknown,
             store_failed: false,
             opening,
-        }
+            life: 0,
+            leaving: false,
+            drained: false,
+            next: None,
+        })
+    }
+
+    /// Whether it is what is configured now.
+    pub(super) fn is(&self, prepared: &Prepared) -> bool {
+        self.config == prepared.config
+            && self.translation.ca_pem == prepared.translation.ca_pem
+            && self.tls_client == prepared.tls_client
+    }
+
+    /// When its core wants to be woken: a drained one not even to verify its token.
+    pub(super) fn next_deadline(&self) -> Option<Now> {
+        self.acquire.next_deadline().filter(|_| !self.drained)
     }
 
     /// The contents of the state file for these jobs.
@@ -66,5 +127,27 @@ impl RunnerEdge {
     ) -> Result<String, String> {
         vk_gitlab_core::state_file::render(relay, jobs, &self.unknown)
             .map_err(|error| error.to_string())
+    }
+}
+
+/// A runner's place, in the words of the slots.
+pub(super) fn runner_index(index: usize) -> RunnerIndex {
+    RunnerIndex(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+/// The core's settings.
+fn settings(runner: &config::Runner, jobs: u32) -> acquire::Config {
+    acquire::Config {
+        placement: runner.placement.clone(),
+        limit: runner.limit,
+        request_concurrency: runner.request_concurrency,
+        lease_secs: runner.lease_secs,
+        check_interval: runner.check_interval,
+        strict_check_interval: runner.strict_check_interval,
+        unhealthy_requests_limit: runner.unhealthy_requests_limit,
+        unhealthy_interval: runner.unhealthy_interval,
+        session: Session::NotNeeded,
+        jobs,
+        seed: drawn(),
     }
 }
