@@ -5,11 +5,13 @@
 
 mod call;
 mod client;
+mod gitlab;
 mod server;
 mod view;
 
 pub use call::{Call, Kind, Request};
 pub use client::{AdminError, call};
+pub use gitlab::{GitLab, PendingRow, ProjectRow, RelayRow, RunnerRow, ServerRow, Target};
 pub(crate) use server::warnings;
 pub use server::{AdminServer, ServeError};
 pub use view::{JobRow, NodeRow, Status};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use vk_hub_proto::{JobId, Name, NodeId, RelayId};
 
-use crate::admin::Kind;
+use crate::admin::{Kind, Target};
 use crate::config::parse_duration;
 
 /// The hub of a fleet: enrols nodes and daemons, reserves room, places jobs, stores their output.
@@ -32,6 +32,8 @@ Examples:
   vk-hub serve --config /etc/vk-hub/hub.toml
   vk-hub token create                      a token for `vk node join`
   vk-hub token create --kind gitlab        a token for `vk-gitlab join`
+  vk-hub gitlab                            GitLab servers and projects, and what waits
+  vk-hub gitlab approve s1 --projects all  take a server's jobs, whatever the project
   vk-hub nodes pools <id> default,large
   vk-hub jobs show <id> --json
 
@@ -78,6 +80,15 @@ pub enum Command {
         /// What to do with one.
         #[command(subcommand)]
         command: Option<RelaysCommand>,
+    },
+    /// GitLab servers and projects; alone, a list of them.
+    Gitlab {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// What to do with them.
+        #[command(subcommand)]
+        command: Option<GitLabCommand>,
     },
     /// The jobs, newest first; alone, a list of them.
     Jobs {
@@ -130,10 +141,45 @@ pub enum NodesCommand {
     },
 }
 
+/// What to do with servers and projects. Daemons hear of it at once.
+#[derive(Debug, Subcommand)]
+pub enum GitLabCommand {
+    /// List them.
+    List,
+    /// List what waits for a decision.
+    Pending,
+    /// Take their jobs. A server's approval also binds the relays that report it now.
+    Approve {
+        /// Servers (s1) and projects (p1), as the list has them.
+        #[arg(required = true)]
+        targets: Vec<Target>,
+        /// Of a server: whether each project waits for its own approval.
+        #[arg(long, value_enum)]
+        projects: Option<Projects>,
+    },
+    /// Refuse their jobs. Those that run go on.
+    Reject {
+        /// Servers (s1) and projects (p1), as the list has them.
+        #[arg(required = true)]
+        targets: Vec<Target>,
+    },
+}
+
+/// Whether a server's projects wait for an approval each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Projects {
+    /// None does, but for those that were rejected.
+    All,
+    /// Each does.
+    Ask,
+}
+
 /// What to do with a relay.
 #[derive(Debug, Subcommand)]
 pub enum RelaysCommand {
-    /// Remove a relay: its requests are refused from now on.
+    /// List them.
+    List,
+    /// Remove a relay: its session ends, and its requests are refused from now on.
     Remove {
         /// Its ID.
         relay: RelayId,
@@ -216,6 +262,21 @@ mod tests {
         );
         assert!(life(&["vk-hub", "token", "create", "--ttl", "31d"]).is_err());
         assert!(life(&["vk-hub", "token", "create", "--ttl", "0s"]).is_err());
+    }
+
+    #[test]
+    fn servers_and_projects_are_named_as_the_list_has_them() {
+        let cli = Cli::try_parse_from(["vk-hub", "gitlab", "approve", "s1", "p2"]).unwrap();
+        let Command::Gitlab {
+            command: Some(GitLabCommand::Approve { targets, projects }),
+            ..
+        } = cli.command
+        else {
+            panic!("approve")
+        };
+        assert_eq!((targets.len(), projects), (2, None));
+        assert!(Cli::try_parse_from(["vk-hub", "gitlab", "approve"]).is_err());
+        assert!(Cli::try_parse_from(["vk-hub", "gitlab", "reject", "1"]).is_err());
     }
 
     /// PLACE-02

@@ -7,8 +7,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vk_hub_proto::client::CancelMode;
 
-use crate::admin::{Call, JobRow, NodeRow, Status, call};
-use crate::cli::{Cli, Command, JobsCommand, NodesCommand, RelaysCommand, TokenCommand};
+use crate::admin::{Call, GitLab, JobRow, NodeRow, RelayRow, Status, call};
+use crate::cli::{
+    Cli, Command, GitLabCommand, JobsCommand, NodesCommand, Projects, RelaysCommand, TokenCommand,
+};
 use crate::config::Config;
 use crate::{serve, show};
 
@@ -49,12 +51,13 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         } => done(&socket, nodes(command)),
         Command::Relays {
             json,
-            command: None,
-        } => relays(&socket, json),
+            command: None | Some(RelaysCommand::List),
+        } => show::<Vec<RelayRow>>(&socket, Call::Relays, json, |rows| show::relays(rows)),
         Command::Relays {
             command: Some(RelaysCommand::Remove { relay }),
             ..
         } => done(&socket, Call::RelaysRemove { relay }),
+        Command::Gitlab { json, command } => gitlab(&socket, json, command),
         Command::Jobs {
             json,
             command: None,
@@ -94,22 +97,31 @@ fn jobs(socket: &Path, command: &JobsCommand) -> anyhow::Result<()> {
     }
 }
 
-fn relays(socket: &Path, json: bool) -> anyhow::Result<()> {
-    let rows: Vec<serde_json::Value> = call(socket, Call::Relays)?;
-    if json {
-        return print_json(&rows);
-    }
-    let text = |row: &serde_json::Value, key: &str| {
-        row.get(key)
-            .and_then(serde_json::Value::as_str)
-            .unwrap_or("–")
-            .to_owned()
+fn gitlab(socket: &Path, json: bool, command: Option<GitLabCommand>) -> anyhow::Result<()> {
+    let (targets, approved, projects) = match command {
+        None | Some(GitLabCommand::List) => {
+            return show::<GitLab>(socket, Call::Gitlab, json, show::gitlab);
+        }
+        Some(GitLabCommand::Pending) => {
+            return show::<GitLab>(socket, Call::Gitlab, json, |all| {
+                show::pending(&all.pending)
+            });
+        }
+        Some(GitLabCommand::Approve { targets, projects }) => (targets, true, projects),
+        Some(GitLabCommand::Reject { targets }) => (targets, false, None),
     };
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| vec![text(row, "relay"), text(row, "hostname")])
-        .collect();
-    Ok(show::table(&["RELAY", "HOST"], &cells)?)
+    for target in targets {
+        let all_projects = projects.map(|projects| projects == Projects::All);
+        done(
+            socket,
+            Call::GitlabDecide {
+                target,
+                approved,
+                all_projects,
+            },
+        )?;
+    }
+    Ok(())
 }
 
 fn show<T: DeserializeOwned + Serialize>(

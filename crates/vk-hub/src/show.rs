@@ -4,7 +4,10 @@ use std::io::Write as _;
 
 use vk_hub_proto::client::JobState;
 
-use crate::admin::{JobRow, NodeRow, Status};
+use crate::admin::{GitLab, JobRow, NodeRow, PendingRow, RelayRow, Status};
+
+/// Lines of what waits in `vk-hub status`.
+const PENDING: usize = 20;
 
 /// Prints rows under a heading, each column as wide as its widest cell.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> std::io::Result<()> {
@@ -81,6 +84,57 @@ fn word<T: serde::Serialize>(value: &T) -> String {
         Ok(serde_json::Value::String(word)) => word,
         _ => "?".to_owned(),
     }
+}
+
+pub(crate) fn relays(rows: &[RelayRow]) -> std::io::Result<()> {
+    let heading = ["RELAY", "HOST", "STATE", "SERVER", "STATUS", "RUNNERS"];
+    let cells = rows.iter().map(|row| {
+        let runner = |one: &crate::admin::RunnerRow| format!("{} {}", one.name, word(&one.state));
+        let runners: Vec<String> = row.runners.iter().map(runner).collect();
+        vec![
+            row.relay.to_string(),
+            row.hostname.clone(),
+            if row.connected { "here" } else { "away" }.to_owned(),
+            or_dash(row.server.as_deref()),
+            or_dash(row.status.map(|status| word(&status))),
+            or_dash((!runners.is_empty()).then(|| runners.join(", "))),
+        ]
+    });
+    table(&heading, &cells.collect::<Vec<_>>())
+}
+
+/// Servers, then projects.
+pub(crate) fn gitlab(all: &GitLab) -> std::io::Result<()> {
+    let servers = all.servers.iter().map(|row| {
+        vec![
+            row.server.clone(),
+            word(&row.decision),
+            if row.all_projects { "all" } else { "ask" }.to_owned(),
+            row.url.clone(),
+            or_dash(row.spki_sha256),
+        ]
+    });
+    let heading = ["SERVER", "STATE", "PROJECTS", "URL", "KEY"];
+    table(&heading, &servers.collect::<Vec<_>>())?;
+    println!();
+    let projects = all.projects.iter().map(|row| {
+        vec![
+            row.project.clone(),
+            word(&row.decision),
+            row.server.clone(),
+            row.gitlab_project.to_string(),
+            row.path.clone(),
+        ]
+    });
+    let heading = ["PROJECT", "STATE", "SERVER", "ID", "PATH"];
+    table(&heading, &projects.collect::<Vec<_>>())
+}
+
+pub(crate) fn pending(rows: &[PendingRow]) -> std::io::Result<()> {
+    let cells = rows
+        .iter()
+        .map(|row| vec![row.id.clone(), row.what.clone()]);
+    table(&["ID", "WAITS"], &cells.collect::<Vec<_>>())
 }
 
 pub(crate) fn jobs(rows: &[JobRow]) -> std::io::Result<()> {
@@ -167,6 +221,15 @@ pub(crate) fn status(status: &Status) -> std::io::Result<()> {
         "jobs    {} unfinished, {} unsettled",
         status.jobs_unfinished, status.jobs_unsettled
     )?;
+    let shown = status.pending.iter().take(PENDING);
+    for row in shown {
+        let PendingRow { id, what } = row;
+        writeln!(out, "waits   {what}: vk-hub gitlab approve {id}")?;
+    }
+    let more = status.pending.len().saturating_sub(PENDING);
+    if more > 0 {
+        writeln!(out, "waits   {more} more: vk-hub gitlab pending")?;
+    }
     status
         .warnings
         .iter()

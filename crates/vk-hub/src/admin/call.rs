@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use vk_hub_proto::client::CancelMode;
 use vk_hub_proto::{JobId, Name, NodeId, RelayId};
 
+use super::gitlab::Target;
+
 /// The only version of the socket's language.
 pub(crate) const VERSION: u32 = 1;
 
@@ -56,6 +58,18 @@ pub enum Call {
     RelaysRemove {
         /// Which.
         relay: RelayId,
+    },
+    /// All GitLab servers and projects.
+    Gitlab,
+    /// A server's or project's jobs are taken or refused from now on (SESS-26).
+    GitlabDecide {
+        /// Which.
+        target: Target,
+        /// Whether they are taken.
+        approved: bool,
+        /// Whether all of a server's projects are; none leaves that as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        all_projects: Option<bool>,
     },
     /// All jobs, newest first.
     Jobs,

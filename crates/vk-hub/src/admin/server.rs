@@ -10,9 +10,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 use vk_hub_core::{Answer, Approve, OperatorRequest};
 use vk_hub_proto::client::JobState;
-use vk_hub_proto::{JobId, NodeId};
+use vk_hub_proto::{JobId, NodeId, RelayId};
 
 use super::call::{Call, Kind, Request, VERSION};
+use super::gitlab::{GitLab, pending, relays};
 use super::view::{JobRow, NodeRow, Status};
 use crate::fleet::FleetHandle;
 use crate::members::Members;
@@ -121,11 +122,14 @@ impl AdminServer {
                     .await
             }
             Call::NodesRemove { node } => self.remove_node(node).await,
-            Call::Relays => self.relays(),
-            Call::RelaysRemove { relay } => {
-                self.remove(MemberKind::GitLab, *relay.as_bytes(), &relay.to_string())
-                    .await
-            }
+            Call::Relays => self.relays().await,
+            Call::RelaysRemove { relay } => self.remove_relay(relay).await,
+            Call::Gitlab => self.gitlab().await,
+            Call::GitlabDecide {
+                target,
+                approved,
+                all_projects,
+            } => self.operator(target.decide(approved, all_projects)).await,
             Call::Jobs => to_json(&self.jobs().await?),
             Call::JobsShow { job } => self.job(job).await,
             Call::JobsCancel { job, mode } => {
@@ -150,6 +154,7 @@ impl AdminServer {
                 .jobs()
                 .filter(|job| job.view.state == JobState::Finished && !job.settled)
                 .count(),
+            pending: pending(fleet, approve),
             warnings: warnings(approve),
         };
         self.fleet.look(look).await.map_err(|gone| gone.to_string())
@@ -202,10 +207,29 @@ impl AdminServer {
         to_json(&found.ok_or_else(|| format!("there is no job {job}"))?)
     }
 
-    fn relays(&self) -> Result<Value, String> {
-        let relays = self.members.all(MemberKind::GitLab);
-        let row = |member: &crate::store::Member| json!({ "relay": member.relay(), "hostname": member.hostname });
-        Ok(relays.iter().map(row).collect())
+    async fn relays(&self) -> Result<Value, String> {
+        let members = self.members.clone();
+        let look = move |fleet: &vk_hub_core::Fleet| relays(fleet, &members);
+        let rows = self.fleet.look(look).await;
+        to_json(&rows.map_err(|gone| gone.to_string())?)
+    }
+
+    async fn gitlab(&self) -> Result<Value, String> {
+        let approve = self.approve;
+        let look = move |fleet: &vk_hub_core::Fleet| GitLab::of(fleet, approve);
+        let all = self.fleet.look(look).await;
+        to_json(&all.map_err(|gone| gone.to_string())?)
+    }
+
+    async fn remove_relay(&self, relay: RelayId) -> Result<Value, String> {
+        // The members first: a session that opens meanwhile looks there again. Whatever the fleet
+        // still knows of a relay that is none goes in any case.
+        let removed = self
+            .remove(MemberKind::GitLab, *relay.as_bytes(), &relay.to_string())
+            .await;
+        self.operator(OperatorRequest::RemoveRelay { relay })
+            .await?;
+        removed
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<Value, String> {
@@ -247,11 +271,7 @@ pub(crate) fn warnings(approve: Approve) -> Vec<String> {
              [gitlab] approve = \"all\" in hub.toml"
                 .to_owned(),
         ],
-        Approve::Ask => vec![
-            "submissions are refused with approval_pending: approvals are not built yet; set \
-             [gitlab] approve = \"all\" in hub.toml to take jobs"
-                .to_owned(),
-        ],
+        Approve::Ask => Vec::new(),
     }
 }
 

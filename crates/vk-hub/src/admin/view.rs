@@ -6,6 +6,8 @@ use vk_hub_proto::client::JobView;
 use vk_hub_proto::node_session::NodeState;
 use vk_hub_proto::{JobId, Name, NodeId, RelayId};
 
+use super::gitlab::PendingRow;
+
 /// How the hub is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -23,6 +25,8 @@ pub struct Status {
     pub jobs_unfinished: usize,
     /// Jobs that ended and whose daemon has not settled them.
     pub jobs_unsettled: usize,
+    /// What waits for an operator's word.
+    pub pending: Vec<PendingRow>,
     /// What an operator should know.
     pub warnings: Vec<String>,
 }

@@ -391,9 +391,14 @@ impl Fleet {
         self.gathering.clear();
         self.writing = None;
         let step = self.core.handle(self.now(), Input::StoreFailed { why });
-        for effect in step.effects {
-            self.act(effect);
-        }
+        // Nothing of it can be kept: its effects wait for no disk.
+        let effects = step.effects.into_iter().map(|effect| (effect, Vec::new()));
+        let step = Step {
+            records: Vec::new(),
+            effects: effects.collect(),
+        };
+        self.before(&step);
+        self.release(step);
         // Whether what these wait for was kept is not known: they are told nothing.
         self.waiting.clear();
         self.sessions.clear();

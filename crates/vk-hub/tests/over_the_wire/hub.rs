@@ -6,20 +6,22 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use vk_hub::config::Config;
-use vk_hub::fleet::{Fleet, OpenStore};
+use vk_hub::fleet::{Fleet, FleetHandle, OpenStore};
 use vk_hub::http::{Caps, Context, Listener};
 use vk_hub::members::Members;
 use vk_hub::store::{MemberKind, Sqlite, Store};
 use vk_hub::tls::{self, Files};
 use vk_hub_client::api::Client;
-use vk_hub_client::session::{Opened, Opening, Received, SessionError, open_node};
+use vk_hub_client::session::{Opened, Opening, Received, SessionError, open_node, open_relay};
 use vk_hub_client::{Dialer, HubUrl, Key, Signer, Trust, enroll_node, enroll_relay};
-use vk_hub_core::{Approve, Settings};
+use vk_hub_core::{Answer, Approve, OperatorRequest, Settings};
 use vk_hub_proto::client::*;
 use vk_hub_proto::dispatch::*;
+use vk_hub_proto::hex::Hex;
 use vk_hub_proto::job::*;
 use vk_hub_proto::node_session::*;
-use vk_hub_proto::{Incarnation, NodeId, RequestId};
+use vk_hub_proto::relay_session::*;
+use vk_hub_proto::{Incarnation, NodeId, RelayId, RequestId};
 
 /// Whatever is waited for comes within this, or the test fails.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -28,6 +30,7 @@ pub(crate) struct Hub {
     pub(crate) dir: PathBuf,
     pub(crate) url: HubUrl,
     pub(crate) members: Members,
+    pub(crate) fleet: FleetHandle,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -37,8 +40,17 @@ impl Hub {
     }
 
     pub(crate) async fn start_with(dir: PathBuf, caps: Caps) -> Hub {
+        Hub::start_as(dir, caps, Approve::All).await
+    }
+
+    /// A hub whose operator approves each server and project.
+    pub(crate) async fn start_asking(dir: PathBuf) -> Hub {
+        Hub::start_as(dir, Caps::default(), Approve::Ask).await
+    }
+
+    async fn start_as(dir: PathBuf, caps: Caps, approve: Approve) -> Hub {
         let settings = Settings {
-            approve: Approve::All,
+            approve,
             ..Settings::default()
         };
         let config = Config {
@@ -59,7 +71,7 @@ impl Hub {
         let opened = Fleet::open(config.settings, open, dir.join("jobs"), Default::default());
         let (fleet, handle) = opened.unwrap();
         let context = Context {
-            fleet: handle,
+            fleet: handle.clone(),
             members: members.clone(),
             heartbeat: Duration::from_secs(5),
             caps,
@@ -77,6 +89,7 @@ impl Hub {
             dir,
             url,
             members,
+            fleet: handle,
             tasks,
         }
     }
@@ -116,6 +129,32 @@ impl Hub {
         )
     }
 
+    /// A relay that holds a session.
+    pub(crate) async fn enrolled(&self) -> (RelayId, Key) {
+        let signer = self.relay().await.into_signer();
+        (signer.relay, signer.key)
+    }
+
+    pub(crate) async fn relay_session(
+        &self,
+        relay: RelayId,
+        key: &Key,
+    ) -> Result<Relay, SessionError> {
+        let opening = Opening {
+            id: relay,
+            incarnation: Incarnation::from_bytes([1; 16]),
+            key,
+            versions: VersionRange { min: 1, max: 1 },
+            program: "test",
+        };
+        open_relay(&self.dialer(), &opening).await.map(Relay)
+    }
+
+    pub(crate) async fn operator(&self, request: OperatorRequest) {
+        let reply = self.fleet.operator(request).await.unwrap();
+        assert_eq!(reply.answer, Answer::Done);
+    }
+
     pub(crate) async fn node(&self) -> (NodeId, Key) {
         let key = Key::generate().unwrap();
         let token = self.token(MemberKind::Node);
@@ -138,6 +177,56 @@ impl Hub {
             program: "test",
         };
         open_node(&self.dialer(), &opening).await.map(Node)
+    }
+}
+
+/// A scripted relay.
+pub(crate) struct Relay(pub(crate) Opened<RelayMessage, HubRelayMessage>);
+
+impl Relay {
+    pub(crate) async fn say(&mut self, message: RelayMessage) {
+        self.0.messages.send(&message).await.unwrap();
+    }
+
+    pub(crate) async fn reports(&mut self, url: &str, key: u8) {
+        let report = RelayReport {
+            version: "test".into(),
+            host: "relay-host".into(),
+            system_id: "s_0123456789ab".into(),
+            concurrent: 4,
+            server: RelayServer {
+                url: url.into(),
+                spki_sha256: Some(Hex([key; 32])),
+            },
+            runners: vec![],
+        };
+        self.say(RelayMessage::Report(Box::new(report))).await;
+    }
+
+    /// The next message, or how the session ended.
+    pub(crate) async fn hears(&mut self) -> Result<HubRelayMessage, SessionError> {
+        loop {
+            let received = timeout(SOON, self.0.messages.receive()).await.unwrap()?;
+            if let Received::Message(message) = received {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// How the server stands, which must be the next message.
+    pub(crate) async fn status(&mut self) -> ServerStatus {
+        match self.hears().await.unwrap() {
+            HubRelayMessage::Server { status, .. } => status,
+            other => panic!("a status, not {other:?}"),
+        }
+    }
+
+    /// With which code the session is refused, which must be the next message.
+    pub(crate) async fn refused(&mut self) -> RefusedCode {
+        match self.hears().await.unwrap() {
+            HubRelayMessage::Refused { code, .. } => code,
+            other => panic!("a refusal, not {other:?}"),
+        }
     }
 }
 

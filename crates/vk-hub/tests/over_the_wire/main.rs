@@ -9,6 +9,7 @@
 
 mod caps;
 mod hub;
+mod relays;
 
 use hub::*;
 
