@@ -1,5 +1,8 @@
 //! From the parser's events to the tree: aliases stand as copies, merge keys are merged.
 
+mod key;
+mod tag;
+
 use std::collections::{BTreeSet, HashMap};
 
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
@@ -9,6 +12,8 @@ use super::scalar::{Plain, plain};
 use crate::Position;
 use crate::faults::Faults;
 use crate::limit::{MAX_DEPTH, MAX_LIST, MAX_NODES, MAX_SCALAR_BYTES};
+use key::{Key, KeyPlace, key_of, merge};
+use tag::{core_tag, is_reference, reference};
 
 /// Reads one document.
 ///
@@ -90,11 +95,6 @@ enum Open {
         own: BTreeSet<String>,
         key: Option<(Position, Key)>,
     },
-}
-
-enum Key {
-    Named(String),
-    Merge,
 }
 
 #[derive(Default)]
@@ -318,105 +318,6 @@ impl Composer {
         }
         Ok(())
     }
-}
-
-/// Where a key goes.
-struct KeyPlace<'a> {
-    own: &'a mut BTreeSet<String>,
-    key: &'a mut Option<(Position, Key)>,
-}
-
-fn key_of(
-    place: &mut KeyPlace<'_>,
-    at: Position,
-    value: &Value,
-    style: ScalarStyle,
-    tagged: bool,
-) -> Result<(), Stop> {
-    let Value::Text(text) = value else {
-        let what = "this key is a number, a truth value, nothing or a list, not text";
-        return Err(stop(at, what, "put it into quotes"));
-    };
-    if text == "<<" && style == ScalarStyle::Plain && !tagged {
-        *place.key = Some((at, Key::Merge));
-        return Ok(());
-    }
-    if !place.own.insert(text.clone()) {
-        let what = format!("`{}` stands twice in one mapping", short(text));
-        return Err(stop(at, what, "keep one of the two"));
-    }
-    *place.key = Some((at, Key::Named(text.clone())));
-    Ok(())
-}
-
-/// What a merge key does: it overwrites what stands before it, as in GitLab; of several mappings
-/// the first wins.
-fn merge(at: Position, map: &mut Map, node: Node) -> Result<(), Stop> {
-    let mut sources = match node.value {
-        Value::Map(source) => vec![source],
-        Value::List(list) => {
-            let maps = list.into_iter().map(|item| match item.value {
-                Value::Map(source) => Ok(source),
-                _ => Err(not_a_mapping(item.at)),
-            });
-            maps.collect::<Result<_, _>>()?
-        }
-        _ => return Err(not_a_mapping(at)),
-    };
-    sources.reverse();
-    for entry in sources.into_iter().flatten() {
-        map.set(entry);
-        if map.len() > MAX_LIST {
-            break; // the caller says so
-        }
-    }
-    Ok(())
-}
-
-fn not_a_mapping(at: Position) -> Stop {
-    let what = "`<<` takes a mapping or a list of mappings";
-    stop(at, what, "give it the alias of one, as in `<<: *name`")
-}
-
-fn is_reference(tag: &Tag) -> bool {
-    tag.handle() == "!" && tag.suffix() == "reference"
-}
-
-/// Whether the tag is the given one of YAML's own.
-fn core_tag(at: Position, tag: Option<&Tag>, suffix: &str) -> Result<bool, Stop> {
-    match tag {
-        None => Ok(false),
-        Some(tag) if tag.is_yaml_core_schema_tag(suffix) => Ok(true),
-        Some(tag) if tag.handle().is_empty() && tag.suffix() == "!" => Ok(suffix == "str"),
-        Some(tag) => {
-            let what = format!("the tag `{}` is not supported here", short(&tag.original()));
-            Err(stop(
-                at,
-                what,
-                "`!reference [job, keyword]` is the one tag that is",
-            ))
-        }
-    }
-}
-
-fn reference(at: Position, path: Vec<Node>) -> Result<Value, Stop> {
-    let names = path.into_iter().map(|item| match item.value {
-        Value::Text(name) => Ok(name),
-        _ => Err(stop(
-            item.at,
-            "`!reference` takes names only",
-            "put it into quotes",
-        )),
-    });
-    let names: Vec<String> = names.collect::<Result<_, _>>()?;
-    if names.is_empty() {
-        return Err(stop(
-            at,
-            "`!reference` names nothing",
-            "write `!reference [job, keyword]`",
-        ));
-    }
-    Ok(Value::Reference(names))
 }
 
 /// A text as an error shows it.
