@@ -1,0 +1,16 @@
+//! The daemon as its operators meet it, between a GitLab and a hub that the tests decide.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may"
+)]
+
+mod gitlab;
+mod hub;
+mod reloading;
+mod server;
+mod stopping;
+mod world;

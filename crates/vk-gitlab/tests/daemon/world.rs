@@ -1,0 +1,150 @@
+//! A daemon between a GitLab and a hub that a test decides.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use vk_gitlab::config::Config;
+use vk_gitlab::edge::{Daemon, Ended, Word};
+use vk_gitlab::operator::Operator;
+use vk_gitlab::state::StateDir;
+use vk_hub_client::{Dialer, HubUrl, Key, Signer, Trust, api};
+use vk_hub_proto::RelayId;
+use vk_kill::KillPoints;
+
+use crate::gitlab::{self, GitLab};
+use crate::hub::{self, Hub};
+
+pub(crate) const RELAY: RelayId = RelayId::from_bytes([1; 16]);
+
+pub(crate) struct World {
+    pub(crate) gitlab: GitLab,
+    pub(crate) hub: Hub,
+    pub(crate) dir: tempfile::TempDir,
+    gitlab_port: u16,
+    hub_url: HubUrl,
+}
+
+/// A daemon that runs.
+pub(crate) struct Running {
+    pub(crate) operator: Operator,
+    pub(crate) words: mpsc::Sender<Word>,
+    task: JoinHandle<Ended>,
+}
+
+impl World {
+    pub(crate) async fn new() -> World {
+        let (gitlab, gitlab_port) = gitlab::start().await;
+        let (hub, hub_port) = hub::start().await;
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let world = World {
+            gitlab,
+            hub,
+            dir,
+            gitlab_port,
+            hub_url: format!("http://127.0.0.1:{hub_port}").parse().unwrap(),
+        };
+        world.token("ci", "glrt-t1_abcdefghijkl");
+        world.configure("", &["ci"]);
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a runner's token file, as a tool does that replaces files.
+    pub(crate) fn token(&self, runner: &str, token: &str) {
+        let new = self.path("new");
+        fs::write(&new, token).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(new, self.path(&format!("{runner}.token"))).unwrap();
+    }
+
+    /// Writes a configuration: what stands above, and runners by name.
+    pub(crate) fn configure(&self, top: &str, runners: &[&str]) {
+        let mut text = format!(
+            "state_dir = 'state'\ncheck_interval = 1\n{top}\n[gitlab]\nurl = 'http://127.0.0.1:{}'\n",
+            self.gitlab_port
+        );
+        for runner in runners {
+            text += &format!("[[runners]]\nname = '{runner}'\ntoken_file = '{runner}.token'\n");
+        }
+        fs::write(self.path("config.toml"), text).unwrap();
+    }
+
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.path("config.toml")
+    }
+
+    /// Starts the daemon.
+    pub(crate) fn start(&self) -> Running {
+        let config = Config::read(&self.config_file()).unwrap().0;
+        let state = StateDir::open(&config.state_dir).unwrap();
+        let system_id = "r_abcdefghijkl".to_owned();
+        let mut operator = Operator::new(self.config_file(), config, state, RELAY, system_id);
+        let dialer = Dialer::new(self.hub_url.clone(), &Trust::Pem(Vec::new())).unwrap();
+        let signer = Signer {
+            relay: RELAY,
+            key: Key::generate().unwrap(),
+        };
+        let client = api::Client::new(dialer, signer);
+        let settings = operator.settings().unwrap();
+        let url = self.hub_url.to_string();
+        let daemon = Daemon::open(RELAY, client, url, settings, KillPoints::default()).unwrap();
+        let (words, inbox) = mpsc::channel(2);
+        let task = tokio::spawn(daemon.run(inbox));
+        Running {
+            operator,
+            words,
+            task,
+        }
+    }
+
+    /// The state file of a runner.
+    pub(crate) fn state(&self, runner: &str) -> String {
+        fs::read_to_string(self.path(&format!("state/{runner}.json"))).unwrap_or_default()
+    }
+
+    /// Waits until the hub runs so many jobs.
+    pub(crate) async fn running(&self, jobs: usize) {
+        self.hub
+            .until("the hub runs the jobs", |state| state.running() == jobs)
+            .await;
+    }
+
+    /// Puts a job into GitLab's queue.
+    pub(crate) fn queue(&self, job: u64) {
+        self.gitlab
+            .change(|state| state.queue.push_back(gitlab::job(job)));
+    }
+
+    /// Waits until GitLab was told how a job ended.
+    pub(crate) async fn over(&self, job: u64) {
+        self.gitlab
+            .until("the job is over", |state| state.is_over(job))
+            .await;
+    }
+}
+
+impl Running {
+    pub(crate) async fn say(&self, word: Option<Word>) {
+        self.words.send(word.expect("a word")).await.unwrap();
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.say(Some(Word::Stop)).await;
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(self) -> Ended {
+        let Running { operator, task, .. } = self;
+        let ended = tokio::time::timeout(Duration::from_secs(60), task).await;
+        drop(operator);
+        ended.expect("it ends").unwrap()
+    }
+}
