@@ -27,6 +27,12 @@ impl BaseUrl {
         self.api.join(path).ok()
     }
 
+    /// Whether it is https.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.api.scheme() == "https"
+    }
+
     /// Scheme, host and port.
     #[must_use]
     pub fn origin(&self) -> String {

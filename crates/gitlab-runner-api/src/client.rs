@@ -11,6 +11,7 @@ use vk_hub_proto::Secret;
 use crate::answer::{Headers, Outcome};
 use crate::base_url::BaseUrl;
 use crate::features::Info;
+use crate::leaf::Leaf;
 use crate::response::JobRequestOutcome;
 use crate::retry::Retry;
 
@@ -79,6 +80,7 @@ pub struct Client {
     http: reqwest::Client,
     base: BaseUrl,
     identity: Identity,
+    leaf: Leaf,
 }
 
 /// Whose token goes into the header.
@@ -110,6 +112,7 @@ impl Client {
         let mut builder = reqwest::Client::builder()
             .user_agent(agent)
             .http1_only()
+            .tls_info(true)
             .connect_timeout(CONNECT)
             .read_timeout(READ)
             .timeout(WHOLE)
@@ -134,7 +137,14 @@ impl Client {
             http,
             base,
             identity,
+            leaf: Leaf::default(),
         })
+    }
+
+    /// Leaves the certificate that GitLab shows here, too.
+    #[must_use]
+    pub fn with_leaf(self, leaf: Leaf) -> Client {
+        Client { leaf, ..self }
     }
 
     /// Who speaks.
@@ -236,7 +246,7 @@ impl Client {
                 Some(within) => request.timeout(within),
                 None => request,
             };
-            let (outcome, body) = exchange(request).await;
+            let (outcome, body) = exchange(request, &self.leaf).await;
             attempt += 1;
             let status = outcome.status.unwrap_or_default();
             let spread = (drawn() % 1000) as f64 / 1000.0;
@@ -248,7 +258,7 @@ impl Client {
     }
 }
 
-async fn exchange(request: RequestBuilder) -> (Outcome, Vec<u8>) {
+async fn exchange(request: RequestBuilder, leaf: &Leaf) -> (Outcome, Vec<u8>) {
     let mut response = match request.send().await {
         Ok(response) => response,
         Err(error) => {
@@ -262,6 +272,10 @@ async fn exchange(request: RequestBuilder) -> (Outcome, Vec<u8>) {
             );
         }
     };
+    let shown = response.extensions().get::<reqwest::tls::TlsInfo>();
+    if let Some(der) = shown.and_then(reqwest::tls::TlsInfo::peer_certificate) {
+        leaf.saw(der);
+    }
     let status = response.status().as_u16();
     let headers = Headers::read(response.headers(), SystemTime::now());
     match body(&mut response).await {

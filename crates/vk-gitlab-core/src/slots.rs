@@ -82,6 +82,12 @@ impl Slots {
         self.waiting.retain(|other| *other != runner);
     }
 
+    /// Jobs and job requests at once.
+    #[must_use]
+    pub const fn concurrent(&self) -> u32 {
+        self.concurrent
+    }
+
     /// Slots held.
     #[must_use]
     pub const fn taken(&self) -> u32 {

@@ -10,6 +10,7 @@ mod gitlab;
 mod hub;
 mod reload;
 mod runner;
+mod standing;
 
 pub use daemon::{Daemon, Ended};
 pub use reload::{Settings, Word};

@@ -14,6 +14,7 @@ mod jobs;
 mod log_lines;
 pub mod operator;
 mod run;
+pub mod session;
 mod start;
 pub mod state;
 mod system_id;

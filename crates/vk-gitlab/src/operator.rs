@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use gitlab_runner_api::{Client, Identity, Info, TlsFiles};
+use gitlab_runner_api::{Client, Identity, Info, Leaf, TlsFiles};
 use vk_hub_proto::RelayId;
 
 use crate::config::{Config, Runner, read_token};
 use crate::edge::{Prepared, Settings, Word};
+use crate::session::About;
 use crate::state::StateDir;
 use crate::translate;
 
@@ -39,6 +40,8 @@ pub struct Operator {
     /// Runners whose state files the daemon has read.
     known: BTreeSet<String>,
     prints: BTreeMap<PathBuf, Print>,
+    /// The certificate that any of the runners' clients saw last.
+    leaf: Leaf,
 }
 
 impl Operator {
@@ -60,6 +63,7 @@ impl Operator {
             system_id,
             known: BTreeSet::new(),
             prints,
+            leaf: Leaf::default(),
         }
     }
 
@@ -67,6 +71,20 @@ impl Operator {
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What the daemon is, apart from its runners.
+    #[must_use]
+    pub fn about(&self) -> About {
+        let host = rustix::system::uname();
+        About {
+            version: VERSION.to_owned(),
+            host: host.nodename().to_string_lossy().into_owned(),
+            system_id: self.system_id.clone(),
+            url: self.config.url.clone(),
+            tls: self.config.base.is_tls(),
+            leaf: self.leaf.watch(),
+        }
     }
 
     /// What the daemon is to run, with the state of runners it does not know yet.
@@ -212,7 +230,7 @@ impl Operator {
         };
         Ok(Prepared {
             config: runner.clone(),
-            client: Arc::new(client(config, runner, &self.system_id)?),
+            client: Arc::new(client(config, runner, &self.system_id)?.with_leaf(self.leaf.clone())),
             translation,
             tls_client,
             stored,

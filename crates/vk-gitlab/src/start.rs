@@ -1,6 +1,7 @@
 //! From the configuration to a running daemon.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::edge::{Daemon, Ended, Word};
 use crate::operator::{self, Operator};
 use crate::state::StateDir;
-use crate::system_id;
+use crate::{session, system_id};
 
 /// How often token files are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -36,19 +37,20 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let relay = enrolment.id;
     let dialer = enrolment.dialer()?;
     let hub_url = enrolment.hub.to_string();
-    let hub = api::Client::new(
+    let hub = Arc::new(api::Client::new(
         dialer,
         Signer {
             relay,
             key: enrolment.key,
         },
-    );
+    ));
     warn_of_strangers(&config, &state)?;
     let system_id = system_id(&config)?;
     let mut operator = Operator::new(path.to_owned(), config, state, relay, system_id);
     let settings = operator.settings()?;
     let runners = settings.runners.len();
-    let daemon = Daemon::open(relay, hub, hub_url.clone(), settings, kill)
+    let session = session::hold(Arc::clone(&hub), operator.about());
+    let daemon = Daemon::open(relay, hub, hub_url.clone(), settings, session, kill)
         .context("a state file's jobs do not fit together")?;
     tracing::info!(gitlab = operator.config().url, hub = hub_url, %relay, runners, "the daemon is up");
     let (say, words) = mpsc::channel(2);

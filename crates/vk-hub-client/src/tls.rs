@@ -39,10 +39,11 @@ pub enum TlsError {
     NoTls13(#[source] Error),
 }
 
-/// SHA-256 of a certificate's SubjectPublicKeyInfo; none where it does not parse.
+/// SHA-256 of the SubjectPublicKeyInfo of a certificate in DER; none where that does not parse.
 #[must_use]
-pub fn spki_sha256(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
-    let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
+pub fn spki_sha256(certificate: &[u8]) -> Option<[u8; 32]> {
+    let certificate = CertificateDer::from(certificate);
+    let parsed = webpki::EndEntityCert::try_from(&certificate).ok()?;
     let hash = digest::digest(&digest::SHA256, parsed.subject_public_key_info().as_ref());
     hash.as_ref().try_into().ok()
 }

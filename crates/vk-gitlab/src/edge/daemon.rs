@@ -19,7 +19,9 @@ use super::calls::Event;
 use super::effects::Effects;
 use super::reload::{Settings, Word};
 use super::runner::{JobEdge, Prepared, RunnerEdge, Seat, runner_index};
+use super::standing::Standing;
 use crate::clock::unix_now;
+use crate::session::{Line, Told};
 
 /// How long a job may wait for a place (ADM-21).
 const PLACE_WITHIN: Duration = Duration::from_secs(300);
@@ -64,6 +66,8 @@ pub struct Daemon {
     pub(super) shutdown_timeout: Duration,
     /// Until when running jobs are waited for, once the daemon was told to stop.
     give_up: Option<Instant>,
+    pub(super) standing: Standing,
+    told: mpsc::Receiver<Told>,
     inbox: mpsc::UnboundedReceiver<Event>,
     kill: KillPoints,
     origin: Instant,
@@ -78,16 +82,17 @@ impl Daemon {
     /// A record does not fit those before it.
     pub fn open(
         relay: RelayId,
-        hub: HubClient,
+        hub: Arc<HubClient>,
         hub_url: String,
         settings: Settings,
+        session: Line,
         kill: KillPoints,
     ) -> Result<Daemon, OpenError> {
         let (events, inbox) = mpsc::unbounded_channel();
         let place_within = vk_kill::seconds("PLACE_WITHIN", PLACE_WITHIN);
         let mut daemon = Daemon {
             relay,
-            hub: Arc::new(hub),
+            hub,
             hub_url,
             place_within_secs: u32::try_from(place_within.as_secs()).unwrap_or(u32::MAX),
             runners: Vec::new(),
@@ -97,6 +102,8 @@ impl Daemon {
             events,
             shutdown_timeout: settings.shutdown_timeout,
             give_up: None,
+            standing: Standing::new(session.about, session.changed),
+            told: session.told,
             inbox,
             kill,
             origin: Instant::now(),
@@ -150,6 +157,7 @@ impl Daemon {
             };
             tokio::select! {
                 event = self.inbox.recv() => self.take_all(event),
+                Some(told) = self.told.recv() => self.told(told),
                 () = sleep => self.timeouts(),
                 word = words.recv() => match word {
                     Some(Word::Settings(settings)) => self.settings(*settings),
@@ -188,7 +196,11 @@ impl Daemon {
             records: Vec::new(),
             effects,
         });
+        for word in self.standing.last_words() {
+            self.acquire_input(index, word);
+        }
         self.acquire_input(index, acquire::Input::Timeout);
+        self.standing.changed();
     }
 
     /// Told to stop, and with every runner drained: no job is left, or the time for them is over.

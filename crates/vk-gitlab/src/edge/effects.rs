@@ -120,6 +120,7 @@ impl Effects<'_> {
         if let Some(runner) = self.0.runners.get(index) {
             tracing::info!(runner = runner.config.name, state, "runner");
         }
+        self.0.standing.changed();
     }
 
     fn runner_notes(&self, index: usize, note: &acquire::Note) {

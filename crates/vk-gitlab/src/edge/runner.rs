@@ -146,7 +146,7 @@ fn settings(runner: &config::Runner, jobs: u32) -> acquire::Config {
         strict_check_interval: runner.strict_check_interval,
         unhealthy_requests_limit: runner.unhealthy_requests_limit,
         unhealthy_interval: runner.unhealthy_interval,
-        session: Session::NotNeeded,
+        session: Session::Required,
         jobs,
         seed: drawn(),
     }

@@ -8,6 +8,7 @@
     reason = "a test may"
 )]
 
+mod approval;
 mod gitlab;
 mod hub;
 mod reloading;

@@ -3,16 +3,19 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use vk_gitlab::config::Config;
 use vk_gitlab::edge::{Daemon, Ended, Word};
 use vk_gitlab::operator::Operator;
+use vk_gitlab::session::{Line, Said, Told};
 use vk_gitlab::state::StateDir;
 use vk_hub_client::{Dialer, HubUrl, Key, Signer, Trust, api};
 use vk_hub_proto::RelayId;
+use vk_hub_proto::relay_session::ServerStatus;
 use vk_kill::KillPoints;
 
 use crate::gitlab::{self, GitLab};
@@ -32,6 +35,8 @@ pub(crate) struct World {
 pub(crate) struct Running {
     pub(crate) operator: Operator,
     pub(crate) words: mpsc::Sender<Word>,
+    /// What the session tells.
+    pub(crate) session: mpsc::Sender<Told>,
     task: JoinHandle<Ended>,
 }
 
@@ -81,8 +86,15 @@ impl World {
         self.path("config.toml")
     }
 
-    /// Starts the daemon.
+    /// Starts the daemon, whose GitLab server the hub approves.
     pub(crate) fn start(&self) -> Running {
+        let running = self.start_unapproved();
+        running.session.try_send(approved()).unwrap();
+        running
+    }
+
+    /// Starts the daemon; the hub says nothing of its GitLab server.
+    pub(crate) fn start_unapproved(&self) -> Running {
         let config = Config::read(&self.config_file()).unwrap().0;
         let state = StateDir::open(&config.state_dir).unwrap();
         let system_id = "r_abcdefghijkl".to_owned();
@@ -92,15 +104,23 @@ impl World {
             relay: RELAY,
             key: Key::generate().unwrap(),
         };
-        let client = api::Client::new(dialer, signer);
+        let client = Arc::new(api::Client::new(dialer, signer));
         let settings = operator.settings().unwrap();
         let url = self.hub_url.to_string();
-        let daemon = Daemon::open(RELAY, client, url, settings, KillPoints::default()).unwrap();
+        let (session, told) = mpsc::channel(16);
+        let line = Line {
+            about: operator.about(),
+            changed: Arc::default(),
+            told,
+        };
+        let kill = KillPoints::default();
+        let daemon = Daemon::open(RELAY, client, url, settings, line, kill).unwrap();
         let (words, inbox) = mpsc::channel(2);
         let task = tokio::spawn(daemon.run(inbox));
         Running {
             operator,
             words,
+            session,
             task,
         }
     }
@@ -131,7 +151,29 @@ impl World {
     }
 }
 
+/// The hub's word that jobs may be asked for.
+pub(crate) fn approved() -> Told {
+    server(ServerStatus::Approved)
+}
+
+/// The hub's word on the GitLab server.
+pub(crate) fn server(status: ServerStatus) -> Told {
+    let message = None;
+    Told::Server { status, message }
+}
+
 impl Running {
+    pub(crate) async fn hears(&self, told: Told) {
+        self.session.send(told).await.unwrap();
+    }
+
+    /// What the session would say now, all that was told before being heard.
+    pub(crate) async fn says(&self) -> Said {
+        let (answer, said) = oneshot::channel();
+        self.hears(Told::WhatToSay(answer)).await;
+        said.await.unwrap()
+    }
+
     pub(crate) async fn say(&self, word: Option<Word>) {
         self.words.send(word.expect("a word")).await.unwrap();
     }
