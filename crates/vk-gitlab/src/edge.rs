@@ -6,6 +6,7 @@
 mod calls;
 mod daemon;
 mod effects;
+mod expiry;
 mod gitlab;
 mod hub;
 mod reload;

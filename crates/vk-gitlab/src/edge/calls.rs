@@ -6,6 +6,7 @@ use vk_gitlab_core::HubFailure;
 use vk_gitlab_core::acquire;
 use vk_gitlab_core::job::{self, CallId, OutputRead};
 
+use super::expiry::Verified;
 use super::runner::Seat;
 
 /// Something happened.
@@ -21,8 +22,8 @@ pub(super) enum Event {
         offset: u64,
         answer: Result<(OutputRead, Arc<[u8]>), HubFailure>,
     },
-    /// A runner's number is known now.
-    RunnerId(Seat, u64),
+    /// GitLab took a runner's token, and says this of it.
+    Verified(Seat, Verified),
     /// State files were written, or not.
     Written(Result<(), (usize, String)>),
 }

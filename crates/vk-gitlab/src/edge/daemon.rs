@@ -255,8 +255,10 @@ impl Daemon {
             .filter_map(|job| job.core.next_deadline());
         let runners = self.runners.iter();
         let runners = runners.filter_map(RunnerEdge::next_deadline);
-        let next = jobs.chain(runners).min()?;
-        Some(self.origin + Duration::from_millis(next.as_millis()))
+        let next = jobs.chain(runners).min();
+        let next = next.map(|next| self.origin + Duration::from_millis(next.as_millis()));
+        let looks = self.runners.iter().filter_map(|runner| runner.expiry.look);
+        looks.chain(next).min()
     }
 
     fn timeouts(&mut self) {
@@ -269,6 +271,11 @@ impl Daemon {
             .collect();
         for index in runners {
             self.acquire_input(index, acquire::Input::Timeout);
+        }
+        let looks = self.runners.iter().enumerate();
+        let looks = looks.filter(|(_, one)| one.expiry.look.is_some_and(|at| at <= Instant::now()));
+        for index in looks.map(|(index, _)| index).collect::<Vec<_>>() {
+            self.look_at_expiry(index);
         }
         let jobs = self
             .jobs
@@ -310,12 +317,10 @@ impl Daemon {
                 });
                 self.job_input(key, job::Input::FetchAnswer(call, answer));
             }
-            Event::RunnerId(seat, id) if seat == self.seat(seat.index) => {
-                if let Some(runner) = self.runners.get_mut(seat.index) {
-                    runner.translation.id = id;
-                }
+            Event::Verified(seat, verified) if seat == self.seat(seat.index) => {
+                self.verified(seat, &verified);
             }
-            Event::Acquire(..) | Event::RunnerId(..) => {}
+            Event::Acquire(..) | Event::Verified(..) => {}
             Event::Written(written) => self.written(written),
         }
     }

@@ -2,8 +2,9 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use gitlab_runner_api::response::JobRequestOutcome;
 use vk_gitlab_core::acquire::{self, LaneId};
 use vk_gitlab_core::job::{self, CallId, Span};
 use vk_gitlab_core::{NewJob, WithoutReservation};
@@ -13,9 +14,13 @@ use vk_hub_proto::{JobId, RequestId, ReservationId, Secret};
 
 use super::calls::Event;
 use super::daemon::{Daemon, drawn};
+use super::expiry::Verified;
 use super::runner::runner_index;
 use super::{gitlab, hub};
 use crate::log_lines;
+
+/// How long a job waits for the number of its runner.
+const LATE_VERIFY: Duration = Duration::from_secs(5);
 
 /// The loop, doing effects.
 pub(super) struct Effects<'a>(pub(super) &'a mut Daemon);
@@ -137,9 +142,9 @@ impl Effects<'_> {
         let (client, events) = (Arc::clone(&runner.client), self.0.events.clone());
         let seat = self.0.seat(index);
         self.beside(async move {
-            let (answer, id) = gitlab::verified(client.verify().await);
-            if let Some(id) = id {
-                let _ = events.send(Event::RunnerId(seat, id));
+            let (answer, verified) = gitlab::verified(client.verify().await);
+            if let Some(verified) = verified {
+                let _ = events.send(Event::Verified(seat, verified));
             }
             Event::Acquire(seat, acquire::Input::VerifyAnswer(answer))
         });
@@ -191,10 +196,23 @@ impl Effects<'_> {
             return;
         };
         let client = Arc::clone(&runner.client);
-        let translation = runner.translation.clone();
-        let seat = self.0.seat(index);
+        let mut translation = runner.translation.clone();
+        let (seat, events) = (self.0.seat(index), self.0.events.clone());
+        let name = runner.config.name.clone();
         self.beside(async move {
             let outcome = client.request_job(last_update.as_deref()).await;
+            if translation.id == 0 && matches!(outcome, JobRequestOutcome::Job(..)) {
+                match late_verify(&client).await {
+                    Some((id, verified)) => {
+                        translation.id = id;
+                        let _ = events.send(Event::Verified(seat, verified));
+                    }
+                    None => tracing::warn!(
+                        runner = name,
+                        "GitLab's number of this runner is not known: the job is told 0"
+                    ),
+                }
+            }
             let answer = gitlab::requested(outcome, &translation, request_id());
             Event::Acquire(seat, acquire::Input::JobAnswer { lane, answer })
         });
@@ -369,7 +387,7 @@ impl Effects<'_> {
     fn give_back(&self, reservation: ReservationId) {
         let client = self.hub();
         tokio::spawn(async move {
-            let mut pauses = vk_hub_client::Redial::up_to(std::time::Duration::from_secs(30));
+            let mut pauses = vk_hub_client::Redial::up_to(Duration::from_secs(30));
             for _ in 0..20 {
                 match client.release(reservation).await {
                     Err(error) if error.is_retryable() => {
@@ -444,6 +462,15 @@ impl Effects<'_> {
         }
         part.map(<[u8]>::to_vec)
     }
+}
+
+/// A runner whose number no verify has brought asks once more, with the first job in hand: that job
+/// waits for it, but not long (SPEC-80).
+async fn late_verify(client: &gitlab_runner_api::Client) -> Option<(u64, Verified)> {
+    let verify = tokio::time::timeout(LATE_VERIFY, client.verify());
+    let (_, verified) = gitlab::verified(verify.await.ok()?);
+    let verified = verified?;
+    Some((verified.id?, verified))
 }
 
 fn request_id() -> RequestId {

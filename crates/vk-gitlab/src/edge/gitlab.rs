@@ -8,6 +8,7 @@ use vk_gitlab_core::{NewJob, Work};
 use vk_hub_proto::job::{FailureClass, JobSpec};
 use vk_hub_proto::{RequestId, Secret};
 
+use super::expiry::Verified;
 use crate::clock::unix_now;
 use crate::log_lines;
 use crate::translate::{self, Refused, is_timestamped, policy_lines, translate};
@@ -54,13 +55,16 @@ pub(super) fn update(update: &Update) -> StateUpdate {
     }
 }
 
-/// The answer to a verify, and the runner's number where it says one.
-pub(super) fn verified(outcome: VerifyOutcome) -> (VerifyAnswer, Option<u64>) {
+/// The answer to a verify, and what it says of a token that is taken.
+pub(super) fn verified(outcome: VerifyOutcome) -> (VerifyAnswer, Option<Verified>) {
     match outcome {
-        VerifyOutcome::Taken(verified) => (
-            VerifyAnswer::Taken,
-            (verified.id > 0).then_some(verified.id),
-        ),
+        VerifyOutcome::Taken(verified) => {
+            let verified = Verified {
+                id: (verified.id > 0).then_some(verified.id),
+                expires_at: verified.token_expires_at,
+            };
+            (VerifyAnswer::Taken, Some(verified))
+        }
         VerifyOutcome::Refused => (VerifyAnswer::Refused, None),
         VerifyOutcome::Unavailable(outcome) => {
             let retry_after = outcome.headers.retry_after;

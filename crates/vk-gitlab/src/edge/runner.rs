@@ -13,6 +13,7 @@ use vk_hub_proto::RelayId;
 use vk_step::{Core as _, Now, OpenError};
 
 use super::daemon::drawn;
+use super::expiry::Expiry;
 use crate::config;
 use crate::state::Stored;
 use crate::translate;
@@ -52,6 +53,8 @@ pub(super) struct RunnerEdge {
     pub(super) unknown: BTreeMap<String, Value>,
     /// The last write failed.
     pub(super) store_failed: bool,
+    /// When its token expires.
+    pub(super) expiry: Expiry,
     /// What the core asked for as it was opened.
     pub(super) opening: Vec<acquire::Effect>,
     pub(super) life: u32,
@@ -99,6 +102,7 @@ impl RunnerEdge {
             stored,
             unknown,
             store_failed: false,
+            expiry: Expiry::default(),
             opening,
             life: 0,
             leaving: false,

@@ -11,7 +11,9 @@
 mod approval;
 mod gitlab;
 mod hub;
+mod log;
 mod reloading;
 mod server;
 mod stopping;
+mod tokens;
 mod world;

@@ -70,6 +70,10 @@ impl World {
         fs::rename(new, self.path(&format!("{runner}.token"))).unwrap();
     }
 
+    pub(crate) fn token_file(&self, runner: &str) -> PathBuf {
+        self.path(&format!("{runner}.token"))
+    }
+
     /// Writes a configuration: what stands above, and runners by name.
     pub(crate) fn configure(&self, top: &str, runners: &[&str]) {
         let mut text = format!(

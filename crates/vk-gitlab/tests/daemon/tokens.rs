@@ -1,0 +1,137 @@
+//! Runner tokens: verified, watched, never changed.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::gitlab::{REQUEST, VERIFY, taken};
+use crate::log::Log;
+use crate::server::Reply;
+use crate::world::World;
+
+/// What GitLab says of a token that expires in so many days.
+fn expiring(days: f64) -> Reply {
+    let now = OffsetDateTime::from(SystemTime::now());
+    let at = (now + time::Duration::seconds_f64(days * 86400.0))
+        .format(&Rfc3339)
+        .unwrap();
+    Reply::json(
+        200,
+        &json!({ "id": 7, "token": "t", "token_expires_at": at }),
+    )
+}
+
+/// GL-41
+#[tokio::test]
+async fn a_token_that_expires_is_warned_of_and_one_that_has_is_an_error() {
+    for (days, warnings, errors) in [(7.5, 0, 0), (6.5, 1, 0), (-0.5, 0, 1)] {
+        let (log, _guard) = Log::start();
+        let world = World::new().await;
+        world
+            .gitlab
+            .change(|state| state.verify.push_back(expiring(days)));
+        let daemon = world.start();
+        world.gitlab.until("it asks", |state| state.open == 1).await;
+        assert_eq!(
+            log.lines(&["WARN", "expires soon", "ci"]).len(),
+            warnings,
+            "{days}"
+        );
+        assert_eq!(
+            log.lines(&["ERROR", "has expired", "ci"]).len(),
+            errors,
+            "{days}"
+        );
+        daemon.stop().await;
+        world.gitlab.change(|state| state.no_job = 1);
+        daemon.ended().await;
+    }
+}
+
+/// GL-42
+#[tokio::test]
+async fn a_token_about_to_expire_is_not_exchanged_for_another() {
+    let world = World::new().await;
+    world
+        .gitlab
+        .change(|state| state.verify.push_back(expiring(0.1)));
+    let before = std::fs::read_to_string(world.token_file("ci")).unwrap();
+    world.queue(1);
+    let daemon = world.start();
+    world.running(1).await;
+    world.hub.change(|state| state.finish_all(""));
+    world.over(1).await;
+    world
+        .gitlab
+        .until("it asks again", |state| state.open == 1)
+        .await;
+    daemon.stop().await;
+    world.gitlab.change(|state| state.no_job = 1);
+    daemon.ended().await;
+    world.gitlab.look(|state| {
+        for seen in &state.seen {
+            let what = seen.what();
+            let of_job = what.starts_with("PUT /api/v4/jobs/1")
+                || what.starts_with("PATCH /api/v4/jobs/1/trace");
+            assert!(of_job || what == VERIFY || what == REQUEST, "{what}");
+        }
+    });
+    assert_eq!(
+        std::fs::read_to_string(world.token_file("ci")).unwrap(),
+        before
+    );
+}
+
+/// Runs job 1; the runner's number as the hub was told it.
+async fn runner_id(world: &World) -> Value {
+    world.queue(1);
+    let daemon = world.start();
+    world.running(1).await;
+    let id = world.hub.look(|state| {
+        let job = state.jobs.values().next().unwrap();
+        job.submission["spec"]["job"]["runner_id"].clone()
+    });
+    daemon.stop().await;
+    daemon.stop().await;
+    daemon.ended().await;
+    id
+}
+
+/// SPEC-65
+#[tokio::test]
+async fn a_job_is_told_the_number_that_the_verify_brought() {
+    let world = World::new().await;
+    world
+        .gitlab
+        .change(|state| state.verify.push_back(taken(4711)));
+    assert_eq!(runner_id(&world).await, 4711);
+}
+
+/// SPEC-80
+#[tokio::test]
+async fn a_verify_that_failed_at_start_is_tried_again_with_the_first_job() {
+    let world = World::new().await;
+    world.gitlab.change(|state| {
+        state.verify.push_back(Reply::status(404));
+        state.verify.push_back(taken(4711));
+    });
+    assert_eq!(runner_id(&world).await, 4711);
+}
+
+/// SPEC-80
+#[tokio::test]
+async fn a_number_that_nobody_says_is_0_with_a_warning() {
+    let (log, _guard) = Log::start();
+    let world = World::new().await;
+    world
+        .gitlab
+        .change(|state| state.verify.push_back(Reply::status(404)));
+    assert_eq!(runner_id(&world).await, 0);
+    assert_eq!(
+        log.lines(&["WARN", "number of this runner is not known", "ci"])
+            .len(),
+        1
+    );
+}
