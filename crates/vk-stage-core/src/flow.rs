@@ -1,6 +1,6 @@
 //! Which stage follows what.
 
-use vk_hub_proto::job::{FailureClass, When};
+use vk_hub_proto::job::FailureClass;
 
 use crate::core::{At, Cause, Failure, Out, Running, StageCore};
 use crate::io::{Effect, End, JobStatus, Stage, StageEnd};
@@ -125,16 +125,7 @@ impl StageCore {
                 }));
                 self.failure = Some(self.cause_failure(cause));
             }
-            (None, Some(failure)) if self.plan.step(n).is_some_and(|step| step.allow_failure) => {
-                out.effect(Effect::Print(Line::FailureIgnored {
-                    stage: name(),
-                    message: failure.message,
-                }));
-            }
-            (None, Some(failure)) => {
-                // The first failure is the job's.
-                self.failure.get_or_insert(failure);
-            }
+            (None, Some(failure)) => self.failure = Some(failure),
             (None, None) => {}
         }
     }
@@ -239,7 +230,7 @@ impl StageCore {
             | Stage::CleanupFileVariables => true,
             Stage::RestoreCache => fine && plan.restores_cache,
             Stage::DownloadArtifacts => fine && plan.downloads_artifacts,
-            Stage::Step(n) => self.is_step_due(n),
+            Stage::Step(_) => self.is_step_due(),
             Stage::AfterScript => self.entered_steps && plan.after_script,
             Stage::ArchiveCache => plan.archives_cache.on_success,
             Stage::ArchiveCacheOnFailure => plan.archives_cache.on_failure,
@@ -248,18 +239,10 @@ impl StageCore {
         }
     }
 
-    /// Steps run while nothing has failed, unless they say otherwise; never once the steps were
-    /// stopped, nor where they were not reached.
-    fn is_step_due(&self, n: u32) -> bool {
-        if !self.entered_steps || self.stopped.is_some() {
-            return false;
-        }
-        let failed = self.failure.is_some();
-        self.plan.step(n).is_some_and(|step| match step.when {
-            When::OnSuccess => !failed,
-            When::OnFailure => failed,
-            When::Always => true,
-        })
+    /// Steps run while nothing has failed; never once they were stopped, nor where they were not
+    /// reached.
+    fn is_step_due(&self) -> bool {
+        self.entered_steps && self.stopped.is_none() && self.failure.is_none()
     }
 
     /// How the job ends as things stand: the script's failure, else the caches', else the

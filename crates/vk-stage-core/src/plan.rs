@@ -53,17 +53,15 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-/// One step.
+/// One step. What a step says of its own `when` and `allow_failure` is left aside, as gitlab-runner
+/// leaves it: a step that fails is the last, and fails the job. Whether the job may fail is GitLab's
+/// to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepPlan {
     /// Its place in the spec's list.
     pub index: usize,
     /// The stage's name: `step_` and the step's name in lower case.
     pub name: String,
-    /// After which ends of earlier steps it runs.
-    pub when: When,
-    /// Its failure leaves the result alone.
-    pub allow_failure: bool,
     /// How long it may take by itself; none leaves it to the job's timeout.
     pub timeout: Option<Duration>,
 }
@@ -214,8 +212,6 @@ fn steps(job: &CiJob) -> Vec<StepPlan> {
         .map(|(index, step)| StepPlan {
             index,
             name: format!("step_{}", step.name.to_lowercase()),
-            when: step.when,
-            allow_failure: step.allow_failure,
             timeout: (step.timeout_secs > 0).then(|| Duration::from_secs(step.timeout_secs)),
         })
         .collect()
