@@ -4,4 +4,4 @@ mod client;
 mod protocol;
 
 pub use client::{CallError, call};
-pub use protocol::{AdminError, Command, Expected, FaultPlan, RunnerEdit, SettingsEdit};
+pub use protocol::{AdminError, Command, Expected, FaultPlan, Listen, RunnerEdit, SettingsEdit};

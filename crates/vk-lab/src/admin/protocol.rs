@@ -73,18 +73,74 @@ pub enum Command {
         #[serde(flatten)]
         fault: FaultPlan,
     },
-    /// Loses stored output of a job from `keep` bytes on.
+    /// Loses stored output of a job from `keep` bytes on, or its last `tail` bytes.
     ForgetTrace {
         /// The job.
         job: u64,
         /// What stays.
         #[serde(default)]
         keep: usize,
+        /// What is lost; `keep` does not count then.
+        #[serde(default)]
+        tail: Option<usize>,
     },
+    /// The faults that wait, with how many calls each saw and hit.
+    Faults,
+    /// Forgets all faults.
+    ClearFaults,
     /// Moves the server's clock forwards and sweeps once.
     Advance {
         /// Seconds.
         secs: u64,
+    },
+    /// Moves the server's clock by so many seconds, backwards too, and looks for nothing: a skew
+    /// between its clock and its clients'.
+    Skew {
+        /// Seconds.
+        secs: i64,
+    },
+    /// Listens on one more address.
+    Listen(Listen),
+    /// The requests that came to the other host.
+    Elsewhere,
+    /// Breaks all connections; what is known stays.
+    Restart {
+        /// For so many milliseconds no connection is taken.
+        #[serde(default)]
+        down_ms: u64,
+    },
+    /// Remembers how everything stands.
+    Snapshot,
+    /// Goes back to what was remembered.
+    Rollback,
+    /// What all jobs cost together.
+    Totals,
+    /// Adds runners, each with a token of its own.
+    AddRunners {
+        /// How many.
+        #[serde(default = "one")]
+        count: u32,
+        /// Their tags.
+        #[serde(default)]
+        tags: Vec<String>,
+        /// Where their tokens are written, as `runner-<id>.token` (mode 0600).
+        token_dir: std::path::PathBuf,
+    },
+    /// Lets job tokens of one project read another (submodules).
+    LetRead {
+        /// What is read.
+        project: String,
+        /// Whose jobs read it.
+        reader: String,
+    },
+    /// Hides the ref of a pipeline: for so many seconds, or for good.
+    HideRef {
+        /// The pipeline; the next one that is made when left out.
+        #[serde(default)]
+        pipeline: Option<u64>,
+        /// Seconds from its first job's 201; for good when left out.
+        #[serde(default)]
+        secs: Option<u64>,
     },
     /// Switches settings.
     Set(SettingsEdit),
@@ -102,6 +158,33 @@ pub enum Command {
     },
 }
 
+fn one() -> u32 {
+    1
+}
+
+/// One more address to listen on.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(tag = "as", rename_all = "snake_case")]
+pub enum Listen {
+    /// Another host: the object store, and where redirects lead.
+    Elsewhere {
+        /// Where.
+        addr: std::net::SocketAddr,
+        /// The address as clients see it; `http://<addr>` when left out.
+        #[serde(default)]
+        url: Option<String>,
+    },
+    /// The server itself with TLS. Once more with the same address changes the certificate.
+    Https {
+        /// Where.
+        addr: std::net::SocketAddr,
+        /// PEM file of the certificate and those above it.
+        cert: std::path::PathBuf,
+        /// PEM file of its key.
+        key: std::path::PathBuf,
+    },
+}
+
 /// What a log is to be.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,42 +195,27 @@ pub enum Expected {
     Contains(Vec<String>),
 }
 
-/// A fault: the known ones have `on` and `action`; any other object is answered 501.
+/// A fault: `on` and `action`, and what `vk-lab inject --help` lists.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct FaultPlan(
     /// As it was given.
     pub Value,
 );
 
-/// Settings to change; what is left out stays.
+/// Settings to change, by their names (`gitlab::Settings`); what is left out stays. One that is not
+/// known is refused.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
-pub struct SettingsEdit {
-    /// How long a job request is held, in nanoseconds: 0 (off), 50 or 50000000000 as GitLab has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long_poll_ns: Option<u64>,
-    /// Live traces, with the 202 ladder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub live_trace: Option<bool>,
-    /// How long storing a live trace takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store_delay_ms: Option<u64>,
-    /// Largest trace in MiB; 0 is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace_limit_mib: Option<u64>,
-    /// Largest artifact in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub artifact_limit: Option<u64>,
-    /// Whether artifacts are taken at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub artifacts_enabled: Option<bool>,
-    /// `modern`; any other is answered 501.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub commit_mode: Option<String>,
-}
+pub struct SettingsEdit(
+    /// Names and values.
+    pub serde_json::Map<String, Value>,
+);
 
 /// The runner's properties to change; what is left out stays.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct RunnerEdit {
+    /// Which; the first when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
     /// Gets no job while set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -157,6 +225,12 @@ pub struct RunnerEdit {
     /// Whether it takes jobs without tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_untagged: Option<bool>,
+    /// Takes jobs of protected refs only, of which there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ref_protected: Option<bool>,
+    /// Longest timeout of its jobs, in seconds; 0 takes the bound away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maximum_timeout_secs: Option<u64>,
     /// When its token expires, in seconds from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_in_secs: Option<u64>,
@@ -165,7 +239,7 @@ pub struct RunnerEdit {
 /// Why a command was not done.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct AdminError {
-    /// `invalid`, `not_found`, `conflict`, `not_implemented` or `failed`.
+    /// `invalid`, `not_found`, `conflict` or `failed`.
     pub code: String,
     /// What was tried, why it failed and what to do.
     pub message: String,

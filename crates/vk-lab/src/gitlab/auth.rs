@@ -4,7 +4,9 @@ use super::job::{Job, Status};
 use super::ledger::{Channel, Kind};
 use super::reply::Reply;
 use super::runner::{Info, Runner};
+use super::settings::CommitMode;
 use super::state::Gitlab;
+use super::token::Secret;
 use super::update::{TOUCH_MS, Update};
 
 impl Gitlab {
@@ -96,7 +98,7 @@ impl Gitlab {
         let Some(job) = job else {
             return Err(Reply::forbidden(None));
         };
-        let on_runner = job.status.on_runner();
+        let on_runner = job.with_runner(now);
         if on_runner && job.token_expires_ms().is_some_and(|at| now >= at) {
             let before = refuse(job, "Job token has expired");
             if !drops {
@@ -110,7 +112,7 @@ impl Gitlab {
             return Err(after.unwrap_or(before));
         }
         if !on_runner {
-            return Err(refuse(job, "Job is not processing on runner"));
+            return Err(self.not_running(job));
         }
         if job.erased {
             return Err(Reply::forbidden(Some("Job has been erased!")));
@@ -123,9 +125,36 @@ impl Gitlab {
 
     /// The running job that a token belongs to: git's and downloads' authentication.
     pub fn running_job_of(&self, token: &str, now: u64) -> Option<&Job> {
-        let running = self.jobs.values().filter(|job| job.status.on_runner());
-        let mut live = running.filter(|job| job.token_expires_ms().is_none_or(|at| now < at));
-        live.find(|job| job.token.matches(token))
+        let id = self.tokens.get(&Secret::new(token))?;
+        let job = self.jobs.get(id).filter(|job| job.status.on_runner())?;
+        let lives = job.token_expires_ms().is_none_or(|at| now < at);
+        (lives && job.token.matches(token)).then_some(job)
+    }
+
+    /// 403 for a job that no runner holds any more, in the words of the time.
+    pub(super) fn not_running(&self, job: &Job) -> Reply {
+        refuse(
+            job,
+            match self.settings.commit_mode {
+                CommitMode::Legacy => "Job is not running",
+                _ => "Job is not processing on runner",
+            },
+        )
+    }
+
+    /// The runner or the job that a text's tokens belong to, by name. For what leaves the server.
+    pub(super) fn owners_of(&self, text: &str) -> Vec<(Option<u64>, &'static str)> {
+        let mut found = Vec::new();
+        for (token, id) in &self.tokens {
+            if text.contains(token.expose()) {
+                found.push((Some(*id), "the job token"));
+            }
+        }
+        let mut runners = self.runners.iter();
+        if runners.any(|runner| text.contains(runner.token.expose())) {
+            found.push((None, "the runner token"));
+        }
+        found
     }
 
     /// A contact of a job's runner.
@@ -193,17 +222,18 @@ impl Gitlab {
     }
 
     /// Ends a job by the server's own decision.
-    pub(super) fn drop_job(&mut self, id: u64, reason: &str, now: u64) {
+    pub(super) fn drop_job(&mut self, id: u64, reason: &'static str, now: u64) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.status.is_final()) else {
             return;
         };
-        let on_runner = job.status.on_runner();
+        let was_out = job.is_out();
         let status = if job.status == Status::Canceling {
             Status::Canceled
         } else {
             Status::Failed
         };
-        job.dropped_by_server = on_runner;
+        job.dropped_by_server = was_out;
+        let reason = self.word_of(reason);
         self.finish(id, status, Some(reason), now);
     }
 }

@@ -30,7 +30,7 @@ impl Gitlab {
         let mut ids = Vec::with_capacity(spec.jobs.len());
         for job in &spec.jobs {
             ids.push(self.next_job);
-            let token = token::fresh("glcbt-");
+            let token = token::padded("glcbt-", self.settings.job_token_bytes);
             self.jobs.insert(
                 self.next_job,
                 Job::new(self.next_job, id, job.clone(), token, now),
@@ -45,6 +45,7 @@ impl Gitlab {
                 commit,
                 spec,
                 created_ms: now,
+                jobs: ids.clone(),
             },
         );
         self.advance(id, now);
@@ -82,6 +83,7 @@ impl Gitlab {
         job.status = Status::Pending;
         job.queued_ms = Some(now);
         let tags = job.spec.tags.clone();
+        self.pending.insert(id);
         self.tick(&tags);
     }
 
@@ -105,8 +107,11 @@ impl Gitlab {
         let Some(known) = self.pipelines.get(&pipeline) else {
             return Vec::new();
         };
-        let stages = known.spec.stage_order();
         let current: Vec<&Job> = self.current_jobs(pipeline).collect();
+        if !current.iter().any(|job| job.status == Status::Created) {
+            return Vec::new();
+        }
+        let stages = known.spec.stage_order();
         let waiting = current.iter().filter(|job| job.status == Status::Created);
         let mut ready = Vec::new();
         for job in waiting {
@@ -126,9 +131,10 @@ impl Gitlab {
 
     /// The jobs of a pipeline that no later attempt replaced.
     pub(super) fn current_jobs(&self, pipeline: u64) -> impl Iterator<Item = &Job> {
-        self.jobs
-            .values()
-            .filter(move |job| job.pipeline == pipeline && !job.superseded)
+        let line = self.pipelines.get(&pipeline).into_iter();
+        let ids = line.flat_map(|line| line.jobs.iter());
+        ids.filter_map(|id| self.jobs.get(id))
+            .filter(|job| !job.superseded)
     }
 
     /// Ends a job and goes on with its pipeline.
@@ -141,11 +147,17 @@ impl Gitlab {
         job.updated_ms = now;
         job.failure_reason = reason.map(str::to_owned);
         job.waiting_final = None;
+        job.waiting = None;
+        self.pending.remove(&id);
+        self.tokens.remove(&job.token);
         job.failure_allowed = status == Status::Failed && may_fail(job);
         let pipeline = job.pipeline;
         let again = status == Status::Failed && wants_retry(job);
         if again && self.has_room(1) {
             self.again(id, true, now);
+        }
+        if self.settings.sum_ended_traces {
+            self.sum_up(id);
         }
         self.advance(pipeline, now);
     }
@@ -184,14 +196,19 @@ impl Gitlab {
             new,
             old.pipeline,
             old.spec.clone(),
-            token::fresh("glcbt-"),
+            token::padded("glcbt-", self.settings.job_token_bytes),
             now,
         );
         job.attempt = if automatic { old.attempt + 1 } else { 0 };
         job.status = Status::Pending;
         job.queued_ms = Some(now);
         let tags = job.spec.tags.clone();
+        let pipeline = job.pipeline;
         self.jobs.insert(new, job);
+        if let Some(line) = self.pipelines.get_mut(&pipeline) {
+            line.jobs.push(new);
+        }
+        self.pending.insert(new);
         self.tick(&tags);
         Some(new)
     }
@@ -242,6 +259,35 @@ impl Gitlab {
     }
 }
 
+/// Retried without being asked to, so often.
+const OWN_RETRIES: [&str; 2] = ["scheduler_failure", super::ack::PROVISIONING_TIMEOUT];
+const MAX_OWN_RETRIES: u8 = 2;
+/// Never retried by themselves, whatever `retry:` says.
+const NEVER_RETRIED: [&str; 5] = [
+    "ci_quota_exceeded",
+    "no_matching_runner",
+    "missing_dependency_failure",
+    "forward_deployment_failure",
+    "environment_creation_failure",
+];
+
+/// Old names of `retry:when` that stand for the split ones.
+const RETRY_ALIASES: [(&str, &[&str]); 2] = [
+    (
+        "stuck_or_timeout_failure",
+        &[
+            "stuck_pending_with_matching_runners",
+            "stuck_pending_no_matching_runners",
+            "no_updates_running",
+            "no_updates_canceling",
+        ],
+    ),
+    (
+        "job_execution_timeout",
+        &["server_timeout_running", "server_timeout_canceling"],
+    ),
+];
+
 /// What becomes of a job that waits for no other.
 enum Next {
     Pending,
@@ -290,10 +336,17 @@ fn may_fail(job: &Job) -> bool {
 fn wants_retry(job: &Job) -> bool {
     let retry = &job.spec.retry;
     let reason = job.failure_reason.as_deref().unwrap_or("unknown_failure");
-    let named = |when: &String| when == "always" || when == reason;
+    let named = |when: &String| {
+        let alias = RETRY_ALIASES.iter().find(|(name, _)| name == when);
+        when == "always" || when == reason || alias.is_some_and(|(_, to)| to.contains(&reason))
+    };
     let code = |code: &i64| job.exit_code == Some(*code);
     let any = retry.when.is_empty() && retry.exit_codes.is_empty();
+    if retry.max == 0 && OWN_RETRIES.contains(&reason) {
+        return job.attempt < MAX_OWN_RETRIES;
+    }
     job.attempt < retry.max
+        && !NEVER_RETRIED.contains(&reason)
         && (any || retry.when.iter().any(named) || retry.exit_codes.iter().any(code))
 }
 

@@ -2,9 +2,13 @@
 
 use serde::Serialize;
 
+use super::ack::Waiting;
 use super::artifact::Artifact;
-use super::ledger::{Calls, Expectation};
+use super::counts::Counts;
+use super::ledger::{Calls, Expectation, Kind};
+use super::limits::JobBuckets;
 use super::spec::JobSpec;
+use super::stored::Stored;
 use super::token::Secret;
 use super::update::Update;
 
@@ -63,7 +67,7 @@ impl Status {
 }
 
 /// One job, of one pipeline, at one attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Job {
     /// Its id; a retry has another.
     pub id: u64,
@@ -93,8 +97,12 @@ pub struct Job {
     pub runner: Option<u64>,
     /// That runner's manager.
     pub manager: Option<String>,
-    /// Its log.
+    /// Its log; empty once it was summed up.
     pub trace: Vec<u8>,
+    /// Size and sums of its log, whether its bytes are still there or not.
+    pub stored: Stored,
+    /// What its log's bytes were found to be when they were dropped.
+    pub(super) verdicts: Vec<(Kind, String)>,
     /// Marked as a debug log by its first patch.
     pub debug_trace: bool,
     /// A writer holds the trace.
@@ -115,6 +123,16 @@ pub struct Job {
     pub artifacts: Vec<Artifact>,
     /// Calls that came for it.
     pub calls: Calls,
+    /// What it cost.
+    pub counts: Counts,
+    /// When its cancelling was asked for.
+    pub canceled_ms: Option<u64>,
+    /// Its timeout in seconds, as it was fixed when it started.
+    pub timeout_secs: u64,
+    /// The answer that handed it out was lost on purpose.
+    pub hand_out_lost: bool,
+    pub(super) waiting: Option<Waiting>,
+    pub(super) rates: JobBuckets,
     /// What its log is to be.
     pub expectation: Option<Expectation>,
 }
@@ -124,6 +142,7 @@ impl Job {
         Self {
             id,
             pipeline,
+            timeout_secs: spec.timeout_secs,
             spec,
             status: Status::Created,
             token,
@@ -137,6 +156,8 @@ impl Job {
             runner: None,
             manager: None,
             trace: Vec::new(),
+            stored: Stored::default(),
+            verdicts: Vec::new(),
             debug_trace: false,
             trace_locked: false,
             watched_until_ms: 0,
@@ -147,13 +168,18 @@ impl Job {
             dropped_by_server: false,
             artifacts: Vec::new(),
             calls: Calls::default(),
+            counts: Counts::default(),
+            canceled_ms: None,
+            hand_out_lost: false,
+            waiting: None,
+            rates: JobBuckets::default(),
             expectation: None,
         }
     }
 
     /// When its token stops being taken: timeout and five minutes after the start.
     pub fn token_expires_ms(&self) -> Option<u64> {
-        let lasting = self.spec.timeout_secs.max(300) + 300;
+        let lasting = self.timeout_secs.max(300) + 300;
         self.started_ms.map(|at| at + lasting * 1_000)
     }
 }

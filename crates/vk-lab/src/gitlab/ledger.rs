@@ -35,6 +35,14 @@ pub enum Kind {
     SizeMismatch,
     /// The runner gave up a job request before its answer.
     AbortedJobRequest,
+    /// A masked value or a token stands in an uploaded file.
+    SecretInUpload,
+    /// A masked value or a token was sent to another host.
+    SecretToForeignHost,
+    /// A rate limit was passed.
+    RateExceeded,
+    /// The runner was told of a cancel and took longer than it may.
+    CancelTooSlow,
 }
 
 /// One broken promise.
@@ -47,10 +55,13 @@ pub struct Broken {
     pub job: Option<u64>,
     /// What was seen.
     pub detail: String,
+    /// It follows from a fault that was asked for: the answer that handed the job out was lost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub injected: bool,
 }
 
 /// What has been broken so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Ledger {
     entries: Vec<Broken>,
     /// Entries beyond the bound.
@@ -65,6 +76,7 @@ impl Ledger {
                 kind,
                 job,
                 detail: detail.into(),
+                injected: false,
             });
         } else {
             self.left_out += 1;
@@ -146,7 +158,7 @@ enum End {
 }
 
 /// The calls of one job.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Calls {
     /// How often the job was handed out.
     pub handed_out: u32,

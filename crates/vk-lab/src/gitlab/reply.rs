@@ -11,6 +11,8 @@ pub struct Reply {
     pub headers: Vec<(&'static str, String)>,
     /// Body; JSON wherever there is one.
     pub body: String,
+    /// The job that it hands out.
+    pub job: Option<u64>,
 }
 
 impl Reply {
@@ -20,6 +22,7 @@ impl Reply {
             status,
             headers: Vec::new(),
             body: String::new(),
+            job: None,
         }
     }
 
@@ -44,6 +47,15 @@ impl Reply {
         Self {
             body: json!({ "error": text }).to_string(),
             ..Self::empty(400)
+        }
+    }
+
+    /// The 429 of a rate limit.
+    pub fn limited() -> Self {
+        let text = "This endpoint has been requested too many times. Try again later.";
+        Self {
+            body: json!({ "message": { "error": text } }).to_string(),
+            ..Self::empty(429)
         }
     }
 

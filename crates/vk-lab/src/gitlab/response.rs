@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::artifact;
-use super::job::{Job, Status};
+use super::job::Job;
+use super::settings::CommitMode;
 use super::spec::{ArtifactsSpec, When};
 use super::state::{Gitlab, Pipeline, Project};
 
 /// Every failure reason that this GitLab knows.
-pub(super) const FAILURE_REASONS: [&str; 52] = [
+const FAILURE_REASONS: [&str; 52] = [
     "unknown_failure",
     "script_failure",
     "api_failure",
@@ -63,12 +64,43 @@ pub(super) const FAILURE_REASONS: [&str; 52] = [
     "downstream_project_trigger_resolved_to_empty",
 ];
 
+/// Those of them that came with 19.x.
+const NEW_REASONS: [&str; 12] = [
+    "stuck_pending_with_matching_runners",
+    "stuck_pending_no_matching_runners",
+    "no_updates_running",
+    "no_updates_canceling",
+    "server_timeout_running",
+    "server_timeout_canceling",
+    "runner_configuration_error",
+    "runner_external_dependency_failure",
+    "runner_interrupted",
+    "job_router_failure",
+    "job_token_expired",
+    "downstream_project_trigger_resolved_to_empty",
+];
+
 /// A made-up instance; every stand-in has the same.
 const INSTANCE: &str = "00000000-0000-4000-8000-000000000001";
 /// GitLab's default `GIT_DEPTH` for new projects.
 const DEFAULT_DEPTH: u64 = 20;
+/// Deepest object that is merged field by field.
+const MAX_MERGE: usize = 16;
 
 impl Gitlab {
+    /// The failure reasons that this GitLab knows.
+    pub(super) fn failure_reasons(&self) -> Vec<&'static str> {
+        let mode = self.settings.commit_mode;
+        let known = FAILURE_REASONS.iter().copied();
+        let mut list: Vec<_> = known
+            .filter(|reason| !mode.is_old() || !NEW_REASONS.contains(reason))
+            .collect();
+        if mode == CommitMode::Acknowledged {
+            list.push(super::ack::PROVISIONING_TIMEOUT);
+        }
+        list
+    }
+
     /// The body of a 201. `run` is left out, as GitLab leaves it out of every job that has `script`:
     /// the stock runner reads it as a text and refuses a job where it is null.
     pub(super) fn job_json(&self, id: u64, now: u64) -> Option<Value> {
@@ -79,13 +111,15 @@ impl Gitlab {
             json!({"name": image.name, "entrypoint": image.entrypoint, "ports": [], "executor_opts": {},
                    "pull_policy": null})
         });
-        Some(json!({
+        let waits = job.waiting.is_some() && self.settings.ack_timeout_zero;
+        let timeout = if waits { 0 } else { job.timeout_secs };
+        let mut response = json!({
             "id": job.id,
             "token": job.token.expose(),
             "allow_git_fetch": true,
             "job_info": self.job_info(job, project, now),
             "git_info": self.git_info(job, pipeline, project),
-            "runner_info": {"timeout": job.spec.timeout_secs, "runner_session_url": null},
+            "runner_info": {"timeout": timeout, "runner_session_url": null},
             "inputs": [],
             "variables": self.variables_json(job),
             "steps": steps(job),
@@ -96,16 +130,16 @@ impl Gitlab {
             "cache": [],
             "credentials": [],
             "dependencies": self.dependencies(job),
-            "features": {"trace_sections": true, "failure_reasons": FAILURE_REASONS.as_slice()},
-        }))
+            "features": {"trace_sections": true, "failure_reasons": self.failure_reasons()},
+        });
+        if let Some(overlay) = &job.spec.response {
+            merge(&mut response, overlay, MAX_MERGE);
+        }
+        Some(response)
     }
 
     fn job_info(&self, job: &Job, project: &Project, now: u64) -> Value {
-        let pending = self
-            .jobs
-            .values()
-            .filter(|job| job.status == Status::Pending)
-            .count();
+        let pending = self.pending.len();
         let waited = job.queued_ms.map(|at| now.saturating_sub(at) / 1_000);
         json!({
             "id": job.id, "name": job.spec.name, "stage": job.spec.stage,
@@ -144,6 +178,12 @@ impl Gitlab {
     }
 
     fn dependencies(&self, job: &Job) -> Vec<Value> {
+        let named = self.dependencies_of(job).into_iter();
+        named.map(|other| dependency(other, job)).collect()
+    }
+
+    /// The jobs whose artifacts a job gets.
+    pub(super) fn dependencies_of(&self, job: &Job) -> Vec<&Job> {
         let Some(pipeline) = self.pipelines.get(&job.pipeline) else {
             return Vec::new();
         };
@@ -153,8 +193,29 @@ impl Gitlab {
             None => pipeline.spec.predecessors(&job.spec, &stages),
         };
         let current = self.current_jobs(job.pipeline);
-        let named = current.filter(|other| names.contains(&other.spec.name.as_str()));
-        named.map(|other| dependency(other, job)).collect()
+        current
+            .filter(|other| names.contains(&other.spec.name.as_str()))
+            .collect()
+    }
+}
+
+/// Puts the fields of `patch` over those of `value`; null takes a field away.
+fn merge(value: &mut Value, patch: &Value, depth: usize) {
+    let (Some(fields), Some(given), true) = (value.as_object_mut(), patch.as_object(), depth > 0)
+    else {
+        *value = patch.clone();
+        return;
+    };
+    for (key, new) in given {
+        if new.is_null() {
+            fields.remove(key);
+        } else {
+            merge(
+                fields.entry(key.clone()).or_insert(Value::Null),
+                new,
+                depth - 1,
+            );
+        }
     }
 }
 

@@ -207,6 +207,10 @@ pub struct JobSpec {
     /// Automatic retries.
     #[serde(default)]
     pub retry: RetrySpec,
+    /// Fields of the job response that take the place of what the stand-in writes (a JSON merge
+    /// patch): for fields that it does not make itself, and for responses that no GitLab makes.
+    #[serde(default)]
+    pub response: Option<serde_json::Value>,
 }
 
 fn default_stage() -> String {

@@ -1,45 +1,18 @@
 //! Everything that the stand-in holds in memory, and how it is looked up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::job::Job;
-use super::ledger::{Expectation, Ledger};
+use super::ledger::Ledger;
 use super::runner::Runner;
+use super::settings::Settings;
 use super::spec::{PipelineSpec, Variable};
 
 /// Most jobs kept; a pipeline beyond it is refused.
-pub(super) const MAX_JOBS: usize = 100_000;
-
-/// What can be switched while it runs.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How long a job request is held, in nanoseconds; 0 is off (GitLab's own default is 50).
-    pub long_poll_ns: u64,
-    /// A live trace: final updates with a checksum are answered 202 until it is stored.
-    pub live_trace: bool,
-    /// How long storing a live trace takes, in milliseconds.
-    pub store_delay_ms: u64,
-    /// Largest trace in MiB, as GitLab's plan limit counts; 0 is no limit.
-    pub trace_limit_mib: u64,
-    /// Largest artifact in bytes.
-    pub artifact_limit: u64,
-    /// Artifacts are taken at all.
-    pub artifacts_enabled: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            long_poll_ns: 50,
-            live_trace: false,
-            store_delay_ms: 2_000,
-            trace_limit_mib: 100,
-            artifact_limit: 100 << 20,
-            artifacts_enabled: true,
-        }
-    }
-}
+pub(super) const MAX_JOBS: usize = 250_000;
+/// Most runners.
+const MAX_RUNNERS: usize = 10_000;
 
 /// A project: a repository served under a path.
 #[derive(Debug, Clone)]
@@ -54,6 +27,8 @@ pub struct Project {
     pub source: PathBuf,
     /// Gone, or being deleted.
     pub deleted: bool,
+    /// Paths of other projects whose job tokens may read it (submodules).
+    pub readers: BTreeSet<String>,
 }
 
 /// What a pipeline runs on.
@@ -77,8 +52,8 @@ pub struct Commit {
     pub author: String,
 }
 
-/// A pipeline: its jobs are those that name it.
-#[derive(Debug)]
+/// A pipeline.
+#[derive(Debug, Clone)]
 pub struct Pipeline {
     /// Its id.
     pub id: u64,
@@ -90,6 +65,8 @@ pub struct Pipeline {
     pub spec: PipelineSpec,
     /// When it was made.
     pub created_ms: u64,
+    /// Its jobs, retried ones among them, in the order in which they were made.
+    pub jobs: Vec<u64>,
 }
 
 /// Something that was asked for by id is not there.
@@ -107,7 +84,7 @@ pub enum NotFound {
 }
 
 /// GitLab's mind.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Gitlab {
     /// What can be switched.
     pub settings: Settings,
@@ -119,10 +96,19 @@ pub struct Gitlab {
     pub(super) projects: Vec<Project>,
     pub(super) pipelines: BTreeMap<u64, Pipeline>,
     pub(super) jobs: BTreeMap<u64, Job>,
+    /// The jobs in the queue.
+    pub(super) pending: BTreeSet<u64>,
+    /// Live job tokens, each with its job.
+    pub(super) tokens: BTreeMap<super::token::Secret, u64>,
     pub(super) next_job: u64,
     pub(super) next_pipeline: u64,
     pub(super) calls: u64,
     pub(super) ticks: u64,
+    pub(super) next_runner: u64,
+    pub(super) swept_ms: u64,
+    pub(super) hidden: BTreeMap<u64, super::hidden::Hidden>,
+    /// What a rollback goes back to.
+    pub(super) snapshot: Option<Box<Gitlab>>,
 }
 
 impl Gitlab {
@@ -138,11 +124,22 @@ impl Gitlab {
             projects: Vec::new(),
             pipelines: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            tokens: BTreeMap::new(),
             next_job: 1,
             next_pipeline: 1,
             calls: 0,
             ticks: 0,
+            next_runner: 2,
+            swept_ms: 0,
+            hidden: BTreeMap::new(),
+            snapshot: None,
         }
+    }
+
+    /// The server's address as its clients see it, without a slash at its end.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
     }
 
     /// Adds a project; the first has the id 1.
@@ -155,24 +152,54 @@ impl Gitlab {
             repository,
             source,
             deleted: false,
+            readers: BTreeSet::new(),
         });
         id
     }
 
-    /// The runner, while there is one.
+    /// The first runner, while there is one.
     pub fn runner(&self) -> Option<&Runner> {
         self.runners.first()
     }
 
-    /// Edits the runner, which changes its queue value as GitLab does.
+    /// All runners in order of their ids.
+    pub fn runners(&self) -> impl Iterator<Item = &Runner> {
+        self.runners.iter()
+    }
+
+    /// Adds a runner of its own token; nothing where there are too many.
+    pub fn add_runner(&mut self, tags: Vec<String>) -> Option<&Runner> {
+        if self.runners.len() >= MAX_RUNNERS {
+            return None;
+        }
+        self.runners.push(Runner::new(self.next_runner, tags));
+        self.next_runner += 1;
+        self.runners.last()
+    }
+
+    /// Edits the first runner, which changes its queue value as GitLab does.
     ///
     /// # Errors
     ///
     /// The runner was deleted.
     pub fn edit_runner(&mut self, edit: impl FnOnce(&mut Runner)) -> Result<(), NotFound> {
-        let runner = self.runners.first_mut().ok_or(NotFound::Runner)?;
+        let first = self.runners.first().ok_or(NotFound::Runner)?.id;
+        self.edit_runner_of(first, edit)
+    }
+
+    /// Edits a runner.
+    ///
+    /// # Errors
+    ///
+    /// There is no such runner.
+    pub fn edit_runner_of(
+        &mut self,
+        id: u64,
+        edit: impl FnOnce(&mut Runner),
+    ) -> Result<(), NotFound> {
+        let runner = self.runner_mut(id).ok_or(NotFound::Runner)?;
         edit(runner);
-        runner.queue_value = super::token::random_text();
+        runner.renew_value(0);
         self.ticks += 1;
         Ok(())
     }
@@ -212,6 +239,17 @@ impl Gitlab {
             .find(|project| project.id == pipeline.project)
     }
 
+    /// Lets job tokens of the project `reader` read the project `path`. Whether both are there.
+    pub fn let_read(&mut self, path: &str, reader: &str) -> bool {
+        let known = self.projects.iter().any(|project| project.path == reader);
+        let mut projects = self.projects.iter_mut();
+        let Some(project) = projects.find(|project| project.path == path && known) else {
+            return false;
+        };
+        project.readers.insert(reader.to_owned());
+        true
+    }
+
     /// Marks a project as deleted. Whether there was one.
     pub fn delete_project(&mut self, path: &str) -> bool {
         let project = self
@@ -229,18 +267,37 @@ impl Gitlab {
     pub fn erase(&mut self, id: u64) -> Result<(), NotFound> {
         let job = self.jobs.get_mut(&id).ok_or(NotFound::Job(id))?;
         job.erased = true;
-        job.trace.clear();
+        job.cut(0);
         Ok(())
     }
 
-    /// What a job's trace is to be in the end.
-    ///
-    /// # Errors
-    ///
-    /// There is no such job.
-    pub fn expect(&mut self, id: u64, want: Expectation) -> Result<(), NotFound> {
-        let job = self.jobs.get_mut(&id).ok_or(NotFound::Job(id))?;
-        job.expectation = Some(want);
-        Ok(())
+    /// Remembers how everything stands, for a rollback; an earlier memory is forgotten.
+    pub fn take_snapshot(&mut self) {
+        self.snapshot = None;
+        self.snapshot = Some(Box::new(self.clone()));
+    }
+
+    /// Goes back to what was remembered, as a server that is restored from a backup does: jobs made
+    /// since are gone, their ids are given again, and ended ones run again. What was broken stays
+    /// known. Whether there was anything to go back to.
+    pub fn roll_back(&mut self) -> bool {
+        let Some(old) = self.snapshot.take() else {
+            return false;
+        };
+        let now = std::mem::replace(self, Self::clone(&old));
+        self.snapshot = Some(old);
+        self.ledger = now.ledger;
+        self.settings = now.settings;
+        self.calls = now.calls;
+        self.ticks = now.ticks + 1;
+        for runner in &mut self.runners {
+            runner.renew_value(0);
+        }
+        true
+    }
+
+    /// What all jobs cost together.
+    pub fn totals(&self) -> super::counts::Totals {
+        super::counts::Totals::of(self.jobs.values())
     }
 }

@@ -45,6 +45,18 @@ pub fn fresh(prefix: &str) -> Secret {
     Secret(format!("{prefix}{}", random_text()))
 }
 
+/// A new token of `length` bytes, at least as long as `fresh` makes them and at most 8 KiB: what
+/// is beyond that is padding, as in a JWT.
+pub fn padded(prefix: &str, length: usize) -> Secret {
+    let mut token = fresh(prefix);
+    while token.0.len() < length.min(8_192) {
+        token.0.push_str(&random_text());
+    }
+    let least = prefix.len() + 20;
+    token.0.truncate(length.clamp(least, 8_192));
+    token
+}
+
 /// 20 characters of randomness, also the form of a runner's queue value.
 pub fn random_text() -> String {
     let mut bytes = [0_u8; 15];
@@ -67,5 +79,8 @@ mod tests {
         assert_ne!(one, fresh("glrt-"));
         assert!(!format!("{one:?}").contains(one.expose()));
         assert!(one.matches(one.expose()) && !one.matches("glrt-"));
+        for (asked, made) in [(0, 26), (26, 26), (27, 27), (1_500, 1_500), (90_000, 8_192)] {
+            assert_eq!(padded("glcbt-", asked).expose().len(), made);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! `PATCH /jobs/:id/trace` (sections 2.8 and 3).
 
 use super::ledger::{Channel, Kind};
+use super::limits::JobRate;
 use super::reply::Reply;
-use super::state::{Gitlab, NotFound};
+use super::settings::CommitMode;
+use super::state::Gitlab;
 
 const MIB: u64 = 1 << 20;
 /// How long the flag that someone watches lasts.
@@ -38,6 +40,7 @@ impl Gitlab {
         now: u64,
     ) -> Result<u64, Reply> {
         self.note_call(id, Channel::Control, begun, None);
+        self.throttle_job(id, token, JobRate::Trace, 1, now)?;
         if let Err(reply) = self.authorize(id, token, true, now) {
             self.note_end(id, Channel::Control, None, lost);
             return Err(reply);
@@ -77,12 +80,12 @@ impl Gitlab {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Reply::forbidden(None);
         };
-        if !job.status.on_runner() {
-            let word = job.status.word();
+        if !job.with_runner(now) {
+            let reply = self.jobs.get(&id).map(|job| self.not_running(job));
             self.note_end(id, Channel::Control, None, lost);
-            let reply = Reply::forbidden(Some("Job is not processing on runner"));
-            return reply.header("Job-Status", word);
+            return reply.unwrap_or_else(|| Reply::forbidden(None));
         }
+        job.counts.patched(body.len() as u64, now);
         if start == 0 && debug {
             job.debug_trace = true;
         }
@@ -96,7 +99,7 @@ impl Gitlab {
             self.note_end(id, Channel::Control, None, lost);
             return Reply::forbidden(None);
         }
-        let size = job.trace.len() as u64;
+        let size = job.stored.size;
         if start != size {
             let text = "416 Range Not Satisfiable";
             return Reply::message(416, text).header("Range", format!("0-{size}"));
@@ -106,16 +109,17 @@ impl Gitlab {
     }
 
     fn stored(&mut self, id: u64, body: &[u8], now: u64) -> Reply {
+        let unwatched = match self.settings.commit_mode {
+            CommitMode::Legacy => "30",
+            _ => "60",
+        };
         let Some(job) = self.jobs.get_mut(&id) else {
             return Reply::forbidden(None);
         };
-        job.trace.extend_from_slice(body);
-        let interval = if now < job.watched_until_ms {
-            "3"
-        } else {
-            "60"
-        };
-        let size = job.trace.len();
+        job.append(body);
+        let watched = now < job.watched_until_ms;
+        let interval = if watched { "3" } else { unwatched };
+        let size = job.stored.size;
         Reply::digits(202)
             .header("Job-Status", job.status.word())
             .header("Range", format!("0-{size}"))
@@ -152,28 +156,6 @@ impl Gitlab {
             let detail = format!("the {name} token came in a patch and was overwritten");
             self.ledger.note(Kind::MaskedInPlace, Some(id), detail);
         }
-    }
-
-    /// Someone looks at a job's log: patches are asked for every 3 s for a while.
-    ///
-    /// # Errors
-    ///
-    /// There is no such job.
-    pub fn watch(&mut self, id: u64, now: u64) -> Result<(), NotFound> {
-        let job = self.jobs.get_mut(&id).ok_or(NotFound::Job(id))?;
-        job.watched_until_ms = now + WATCH_MS;
-        Ok(())
-    }
-
-    /// Loses stored output from `keep` bytes on, as a server's cache may.
-    ///
-    /// # Errors
-    ///
-    /// There is no such job.
-    pub fn forget_trace(&mut self, id: u64, keep: usize) -> Result<usize, NotFound> {
-        let job = self.jobs.get_mut(&id).ok_or(NotFound::Job(id))?;
-        job.trace.truncate(keep);
-        Ok(job.trace.len())
     }
 }
 

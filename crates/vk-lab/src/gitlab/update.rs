@@ -4,8 +4,8 @@ use serde::Deserialize;
 
 use super::job::Status;
 use super::ledger::{Channel, Kind};
+use super::limits::JobRate;
 use super::reply::Reply;
-use super::response::FAILURE_REASONS;
 use super::state::Gitlab;
 use super::token::Secret;
 
@@ -74,16 +74,27 @@ impl Gitlab {
         else {
             return Reply::invalid("token is missing");
         };
-        match update.state.as_deref() {
-            None | Some("running" | "success" | "failed") => {}
-            Some(_) => return Reply::invalid("state does not have a valid value"),
-        }
         self.note_call(id, Channel::Control, begun, Some(update));
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.counts.updates += 1;
+        }
+        if let Err(reply) = self.throttle_job(id, token, JobRate::Other, 1, now) {
+            return reply;
+        }
         if let Err(reply) = self.authorize(id, token, true, now) {
             self.note_end(id, Channel::Control, None, lost);
             return reply;
         }
         self.heartbeat(id, now);
+        if let Some(reply) = self.acknowledge(id, update, now) {
+            return reply;
+        }
+        if !matches!(
+            update.state.as_deref(),
+            None | Some("running" | "success" | "failed")
+        ) {
+            return self.answer_update(id, 400);
+        }
         if !update.is_final() {
             return self.answer_update(id, 200);
         }
@@ -126,7 +137,7 @@ impl Gitlab {
         let Some(job) = self.jobs.get(&id) else {
             return;
         };
-        let stored = crc32fast::hash(&job.trace);
+        let stored = job.stored.crc32;
         if let Some(text) = update.checksum() {
             let hex = text.strip_prefix("crc32:").unwrap_or(text);
             if u32::from_str_radix(hex, 16) != Ok(stored) {
@@ -134,7 +145,7 @@ impl Gitlab {
                 self.ledger.note(Kind::ChecksumMismatch, Some(id), detail);
             }
         }
-        let size = job.trace.len() as u64;
+        let size = job.stored.size;
         let said = update.output.as_ref().and_then(|output| output.bytesize);
         if let Some(said) = said.filter(|said| *said != size) {
             let detail = format!("said {said} bytes, stored {size}");
@@ -148,6 +159,7 @@ impl Gitlab {
         };
         job.exit_code = update.exit_code;
         if job.status == Status::Canceling {
+            self.check_reaction(id, now);
             self.finish(id, Status::Canceled, None, now);
         } else if update.state.as_deref() == Some("success") {
             self.finish(id, Status::Success, None, now);
@@ -156,7 +168,7 @@ impl Gitlab {
                 .failure_reason
                 .as_deref()
                 .unwrap_or("unknown_failure");
-            let known = FAILURE_REASONS.contains(&reason);
+            let known = self.failure_reasons().contains(&reason);
             let reason = if known { reason } else { "unknown_failure" };
             self.finish(id, Status::Failed, Some(reason), now);
         }

@@ -3,6 +3,7 @@
 use super::artifact::{self, Artifact, Stored};
 use super::job::Job;
 use super::ledger::Channel;
+use super::limits::JobRate;
 use super::reply::Reply;
 use super::state::Gitlab;
 
@@ -21,6 +22,10 @@ impl Gitlab {
         now: u64,
     ) -> Result<(), Reply> {
         self.note_call(id, Channel::Transfer, begun, None);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.counts.transfers += 1;
+        }
+        self.throttle_job(id, token, JobRate::Other, 2, now)?;
         self.upload_allowed(id, token, lost, now)?;
         if !self.settings.artifacts_enabled {
             return Err(Reply::message(405, "405 Method Not Allowed"));
@@ -74,6 +79,7 @@ impl Gitlab {
                 (Reply::message(400, text), false)
             }
             Stored::New => {
+                job.counts.bytes_in += upload.size;
                 job.artifacts.push(upload);
                 (Reply::digits(201), true)
             }
@@ -85,10 +91,18 @@ impl Gitlab {
     /// # Errors
     ///
     /// 401 for a token of no running job, 403 for another project's job, 404 without an archive.
-    pub fn download(&self, id: u64, token: &str, now: u64) -> Result<Artifact, Reply> {
-        let Some(asking) = self.running_job_of(token, now) else {
+    pub fn download(&mut self, id: u64, token: &str, now: u64) -> Result<Artifact, Reply> {
+        let Some(asking) = self.running_job_of(token, now).map(|job| job.id) else {
             return Err(Reply::message(401, "401 Unauthorized"));
         };
+        self.throttle_job(asking, token, JobRate::Other, 1, now)?;
+        if let Some(job) = self.jobs.get_mut(&asking) {
+            job.counts.transfers += 1;
+        }
+        let asking = self
+            .jobs
+            .get(&asking)
+            .ok_or_else(|| Reply::forbidden(None))?;
         let project = |job: &Job| self.project_of(job).map(|project| project.id);
         let job = self
             .jobs

@@ -72,6 +72,7 @@ fn job(job: Job, project: &BTreeSet<&str>) -> JobSpec {
             when: job.retry.when,
             exit_codes: job.retry.exit_codes,
         },
+        response: None,
     }
 }
 

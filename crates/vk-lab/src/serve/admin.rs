@@ -1,5 +1,7 @@
 //! The server's side of the admin socket.
 
+mod setup;
+
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -10,8 +12,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use super::admin_status as status;
+use super::fault::Plan;
 use super::lab::Lab;
-use crate::admin::{AdminError, Command, Expected, FaultPlan, RunnerEdit, SettingsEdit};
+use crate::admin::{AdminError, Command, Expected, FaultPlan};
 use crate::gitlab::ledger::Expectation;
 use crate::gitlab::spec::PipelineSpec;
 use crate::gitlab::{Gitlab, NotFound};
@@ -46,7 +49,7 @@ pub(super) async fn serve(lab: Arc<Lab>, listener: UnixListener) {
     }
 }
 
-async fn caller(lab: &Lab, stream: UnixStream) -> std::io::Result<()> {
+async fn caller(lab: &Arc<Lab>, stream: UnixStream) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -92,7 +95,7 @@ async fn write_line(
     writer.write_all(line.as_bytes()).await
 }
 
-async fn perform(lab: &Lab, command: Command) -> Answer {
+async fn perform(lab: &Arc<Lab>, command: Command) -> Answer {
     match command {
         Command::Trigger { pipeline } => trigger(lab, pipeline).await,
         Command::Cancel { job, force } => {
@@ -115,9 +118,12 @@ async fn perform(lab: &Lab, command: Command) -> Answer {
         Command::Invariants => Ok(lab.look(|gitlab, _| status::broken(gitlab))),
         Command::Expect { job, expected } => expect(lab, job, expected).await,
         Command::Inject { fault } => inject(lab, fault),
-        Command::ForgetTrace { job, keep } => {
+        Command::ForgetTrace { job, keep, tail } => {
             let size = lab
-                .with(|gitlab, _| gitlab.forget_trace(job, keep))
+                .with(|gitlab, _| match tail {
+                    Some(tail) => gitlab.forget_tail(job, tail),
+                    None => gitlab.forget_trace(job, keep),
+                })
                 .map_err(missing)?;
             Ok(json!({"job": job, "size": size}))
         }
@@ -126,8 +132,44 @@ async fn perform(lab: &Lab, command: Command) -> Answer {
             lab.with(Gitlab::reap);
             Ok(json!({"now_ms": lab.clock.now()}))
         }
-        Command::Set(edit) => set(lab, &edit),
-        Command::Runner(edit) => edit_runner(lab, edit),
+        Command::Skew { secs } => {
+            lab.clock.skew(secs);
+            Ok(json!({"now_ms": lab.clock.now()}))
+        }
+        Command::Set(edit) => setup::set(lab, edit),
+        Command::Runner(edit) => setup::edit_runner(lab, edit),
+        Command::AddRunners {
+            count,
+            tags,
+            token_dir,
+        } => setup::add_runners(lab, count, &tags, &token_dir),
+        Command::Listen(listen) => setup::listen(lab, listen).await,
+        Command::Elsewhere => Ok(json!({"requests": lab.faults.elsewhere.seen()})),
+        Command::Faults => Ok(json!({"faults": lab.look(|_, now| lab.faults.shown(now))})),
+        Command::ClearFaults => Ok(json!({"cleared": lab.faults.clear()})),
+        Command::Restart { down_ms } => setup::restart(lab, down_ms),
+        Command::Snapshot => {
+            lab.with(|gitlab, _| gitlab.take_snapshot());
+            Ok(json!({}))
+        }
+        Command::Rollback => {
+            let done = lab.with(|gitlab, _| gitlab.roll_back());
+            let text = "there is no snapshot to go back to; take one first";
+            done.then(|| json!({}))
+                .ok_or_else(|| AdminError::new("conflict", text))
+        }
+        Command::Totals => Ok(json!({"totals": lab.look(|gitlab, _| gitlab.totals())})),
+        Command::LetRead { project, reader } => {
+            let done = lab.with(|gitlab, _| gitlab.let_read(&project, &reader));
+            let text = format!("there is no project {project:?} or no {reader:?}");
+            done.then(|| json!({}))
+                .ok_or_else(|| AdminError::new("not_found", text))
+        }
+        Command::HideRef { pipeline, secs } => {
+            lab.with(|gitlab, now| gitlab.hide_ref(pipeline, secs, now))
+                .map_err(missing)?;
+            Ok(json!({ "pipeline": pipeline }))
+        }
         Command::Erase { job } => {
             lab.with(|gitlab, _| gitlab.erase(job)).map_err(missing)?;
             Ok(json!({"job": job}))
@@ -205,63 +247,28 @@ async fn expect(lab: &Lab, job: u64, expected: Expected) -> Answer {
             Expectation::Exactly(bytes)
         }
     };
-    lab.with(|gitlab, _| gitlab.expect(job, want))
+    let told = lab
+        .with(|gitlab, _| gitlab.expect(job, want))
         .map_err(missing)?;
-    Ok(json!({"job": job}))
+    let text = format!("the bytes of job {job}'s trace were dropped; say what it is to be earlier");
+    told.then(|| json!({"job": job}))
+        .ok_or_else(|| AdminError::new("conflict", text))
 }
 
 fn inject(lab: &Lab, FaultPlan(fault): FaultPlan) -> Answer {
-    let plan = serde_json::from_value(fault).map_err(|error| {
-        let text = format!(
-            "501: this fault is not built ({error}); `vk-lab inject --help` lists \
-                            those that are"
-        );
-        AdminError::new("not_implemented", text)
-    })?;
-    let text = "the fault can never hit: count and every must be above 0, a status 200 to 599";
-    lab.faults
-        .plan(plan)
-        .then(|| json!({}))
-        .ok_or_else(|| AdminError::new("invalid", text))
-}
-
-fn set(lab: &Lab, edit: &SettingsEdit) -> Answer {
-    if let Some(mode) = edit.commit_mode.as_deref().filter(|mode| *mode != "modern") {
-        let text = format!("501: commit mode {mode:?} is not built; only \"modern\" is");
-        return Err(AdminError::new("not_implemented", text));
+    let invalid = |text: String| {
+        let text = format!("{text}; `vk-lab inject --help` lists all faults");
+        AdminError::new("invalid", text)
+    };
+    let plan: Plan = serde_json::from_value(fault)
+        .map_err(|error| invalid(format!("the fault is none that is known: {error}")))?;
+    if plan.needs_other_host() && lab.faults.elsewhere.url().is_none() {
+        let text = "the redirect names no place, and no other host listens: give `to`, or use \
+                    {\"cmd\":\"listen\",\"as\":\"elsewhere\",\"addr\":…} first";
+        return Err(AdminError::new("conflict", text));
     }
-    lab.with(|gitlab, _| {
-        let settings = &mut gitlab.settings;
-        put(&mut settings.long_poll_ns, edit.long_poll_ns);
-        put(&mut settings.live_trace, edit.live_trace);
-        put(&mut settings.store_delay_ms, edit.store_delay_ms);
-        put(&mut settings.trace_limit_mib, edit.trace_limit_mib);
-        put(&mut settings.artifact_limit, edit.artifact_limit);
-        put(&mut settings.artifacts_enabled, edit.artifacts_enabled);
-    });
-    Ok(json!({}))
-}
-
-fn put<T: Copy>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}
-
-fn edit_runner(lab: &Lab, edit: RunnerEdit) -> Answer {
-    lab.with(|gitlab, now| {
-        gitlab.edit_runner(|runner| {
-            put(&mut runner.paused, edit.paused);
-            put(&mut runner.run_untagged, edit.run_untagged);
-            if let Some(tags) = edit.tags {
-                runner.tags = tags;
-            }
-            if let Some(secs) = edit.token_expires_in_secs {
-                runner.token_expires_ms = Some(now.saturating_add(secs.saturating_mul(1_000)));
-            }
-        })
-    })
-    .map_err(missing)?;
+    lab.look(|_, now| lab.faults.plan(plan, now))
+        .map_err(invalid)?;
     Ok(json!({}))
 }
 

@@ -1,5 +1,7 @@
 //! Artifacts up and down.
 
+mod scan;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use tokio::fs;
 use tokio::io::AsyncWriteExt as _;
 
 use super::body::{self, OutBody, respond};
+use super::fault::{Fate, Outcome};
 use super::lab::Lab;
 use super::route;
 use crate::gitlab::Reply;
@@ -39,17 +42,20 @@ pub(super) async fn upload(
     lab: &Arc<Lab>,
     id: u64,
     request: Request<Incoming>,
-) -> Response<OutBody> {
+    fate: &Fate,
+) -> Outcome {
+    let lost = fate.is_lost();
     let query = route::query(&request);
     let job_token = route::job_token(&request, &query).unwrap_or_default();
     let begun = lab.with(|gitlab, now| {
         let begun = gitlab.call_begins();
-        gitlab.authorize_upload(id, &job_token, begun, false, now)
+        gitlab.authorize_upload(id, &job_token, begun, lost, now)
     });
     if let Err(reply) = begun {
-        return respond(reply);
+        return Ok(respond(reply));
     }
-    let limit = lab.look(|gitlab, _| gitlab.settings.artifact_limit);
+    let kind = query.get("artifact_type").map_or("archive", String::as_str);
+    let limit = lab.look(|gitlab, _| gitlab.settings.artifact_limit_of(kind));
     let path = lab
         .state
         .join("artifacts")
@@ -57,8 +63,11 @@ pub(super) async fn upload(
     let mut arriving = Arriving { path, kept: false };
     let (mut fields, upload) = match receive(request, &arriving.path, limit).await {
         Ok(received) => received,
-        Err(reply) => return respond(reply),
+        Err(reply) => return Ok(respond(reply)),
     };
+    if let Some(outcome) = fate.body_read(lab).await {
+        return outcome;
+    }
     fields.extend(query);
     let field = |name: &str, other: &str| {
         fields
@@ -73,12 +82,13 @@ pub(super) async fn upload(
     );
     let upload = Artifact { kind, ..upload };
     if let Err(reply) = check_content(&upload).await {
-        return respond(reply);
+        return Ok(respond(reply));
     }
+    look_for_secrets(lab, id, &upload).await;
     let (reply, keep) =
-        lab.with(|gitlab, now| gitlab.finish_upload(id, &job_token, &format, upload, false, now));
+        lab.with(|gitlab, now| gitlab.finish_upload(id, &job_token, &format, upload, lost, now));
     arriving.kept = keep;
-    respond(reply)
+    Ok(respond(reply))
 }
 
 type Fields = std::collections::BTreeMap<String, String>;
@@ -170,6 +180,20 @@ async fn store(part: &mut multer::Field<'_>, path: &Path, limit: u64) -> Result<
     })
 }
 
+/// A secret in an upload is on the list, whatever becomes of the upload.
+async fn look_for_secrets(lab: &Arc<Lab>, id: u64, upload: &Artifact) {
+    let secrets = lab.look(|gitlab, _| gitlab.secrets_of(id));
+    let path = upload.path.clone();
+    let looked = tokio::task::spawn_blocking(move || scan::secrets_in(&path, &secrets)).await;
+    // A file that cannot be read was not kept, and that is answered.
+    let found = looked.ok().and_then(Result::ok).unwrap_or_default();
+    lab.with(|gitlab, _| {
+        for name in &found {
+            gitlab.found_in_upload(id, &upload.kind, name);
+        }
+    });
+}
+
 /// What GitLab reads of a file before it takes it: a dotenv's lines.
 async fn check_content(upload: &Artifact) -> Result<(), Reply> {
     if upload.kind != "dotenv" {
@@ -184,10 +208,21 @@ async fn check_content(upload: &Artifact) -> Result<(), Reply> {
 pub(super) async fn download(lab: &Lab, id: u64, request: &Request<Incoming>) -> Response<OutBody> {
     let query = route::query(request);
     let token = route::job_token(request, &query).unwrap_or_default();
-    let artifact = match lab.look(|gitlab, now| gitlab.download(id, &token, now)) {
+    let artifact = match lab.with(|gitlab, now| gitlab.download(id, &token, now)) {
         Ok(artifact) => artifact,
         Err(reply) => return respond(reply),
     };
+    let direct = query
+        .get("direct_download")
+        .is_some_and(|value| value == "true");
+    if direct && lab.look(|gitlab, _| gitlab.settings.direct_download) {
+        let link = lab.look(|_, now| lab.faults.elsewhere.link(&artifact, now));
+        let text = "500 Internal Server Error - no object store listens";
+        return respond(match link {
+            Some(link) => Reply::empty(302).header("Location", link),
+            None => Reply::message(500, text),
+        });
+    }
     let Ok(file) = fs::File::open(&artifact.path).await else {
         return respond(Reply::message(
             500,

@@ -95,6 +95,20 @@ pub(super) fn half(mut bytes: Bytes) -> OutBody {
     BodyExt::boxed_unsync(StreamBody::new(parts))
 }
 
+/// A body that comes in eight parts with a pause before each.
+pub(super) fn trickled(bytes: Bytes, apart: Duration) -> OutBody {
+    let size = bytes.len().div_ceil(8).max(1);
+    let parts = futures_util::stream::try_unfold(bytes, move |mut rest| async move {
+        if rest.is_empty() {
+            return Ok::<_, BoxError>(None);
+        }
+        tokio::time::sleep(apart).await;
+        let part = rest.split_to(size.min(rest.len()));
+        Ok(Some((Frame::data(part), rest)))
+    });
+    BodyExt::boxed_unsync(StreamBody::new(parts))
+}
+
 /// A body that is read from `reader` until its end.
 pub(super) fn stream(reader: impl tokio::io::AsyncRead + Send + 'static) -> OutBody {
     let start = Box::pin(reader);

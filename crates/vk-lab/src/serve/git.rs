@@ -1,6 +1,8 @@
 //! Git over smart HTTP: `git http-backend` as a CGI program, reading only, for the tokens of
 //! running jobs of the same project.
 
+mod lfs;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -35,10 +37,13 @@ pub(super) async fn answer(lab: &Arc<Lab>, request: Request<Incoming>) -> Respon
             "this repository is for reading only",
         )));
     }
-    let repository = match repository_for(lab, &request, project) {
-        Ok(repository) => repository,
+    let (repository, source) = match repository_for(lab, &request, project) {
+        Ok(found) => found,
         Err(reply) => return respond(reply),
     };
+    if lfs::is_lfs(service) {
+        return lfs::answer(lab, request, project, &source, service).await;
+    }
     match (request.method(), service) {
         (&Method::GET, "info/refs") if query.contains("service=git-upload-pack") => {}
         (&Method::POST, "git-upload-pack") => {}
@@ -54,8 +59,13 @@ pub(super) async fn answer(lab: &Arc<Lab>, request: Request<Incoming>) -> Respon
     }
 }
 
-/// Who asks, and for what: basic authentication with a running job's token.
-fn repository_for(lab: &Lab, request: &Request<Incoming>, project: &str) -> Result<PathBuf, Reply> {
+/// Who asks, and for what: basic authentication with a running job's token. The repository, and
+/// what it is a copy of.
+fn repository_for(
+    lab: &Lab,
+    request: &Request<Incoming>,
+    project: &str,
+) -> Result<(PathBuf, PathBuf), Reply> {
     let denied = || {
         Reply::message(401, "HTTP Basic: Access denied")
             .header("WWW-Authenticate", "Basic realm=\"GitLab\"")
@@ -75,10 +85,13 @@ fn repository_for(lab: &Lab, request: &Request<Incoming>, project: &str) -> Resu
     }
     lab.look(|gitlab, now| {
         let job = gitlab.running_job_of(token, now).ok_or_else(denied)?;
-        let own = gitlab
-            .project_of(job)
-            .filter(|own| own.path == project && !own.deleted);
-        own.map(|own| own.repository.clone())
+        let own = gitlab.project_of(job).map(|own| own.path.as_str());
+        let asked = gitlab.project(Some(project)).filter(|asked| {
+            let reads = own.is_some_and(|own| own == asked.path || asked.readers.contains(own));
+            reads && !asked.deleted
+        });
+        asked
+            .map(|asked| (asked.repository.clone(), asked.source.clone()))
             .ok_or_else(|| Reply::message(404, "404 Not Found"))
     })
 }
@@ -114,6 +127,13 @@ async fn backend(
         .env("REMOTE_USER", "gitlab-ci-token")
         .stdin(Stdio::piped())
         .stderr(Stdio::null());
+    let hidden = lab.look(|gitlab, now| gitlab.hidden_refs(now));
+    command.env("GIT_CONFIG_COUNT", hidden.len().to_string());
+    for (at, name) in hidden.iter().enumerate() {
+        command
+            .env(format!("GIT_CONFIG_KEY_{at}"), "transfer.hideRefs")
+            .env(format!("GIT_CONFIG_VALUE_{at}"), name);
+    }
     let length = header("content-length");
     if !length.is_empty() {
         command.env("CONTENT_LENGTH", length);

@@ -6,6 +6,7 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 
 use super::body::{self, OutBody, ReadError, respond};
+use super::fault::{Fate, Outcome};
 use super::lab::Lab;
 use super::request::{MAX_SMALL, unread};
 use super::route;
@@ -14,23 +15,26 @@ use crate::gitlab::{Reply, Update};
 /// A patch is never read further than this, whatever the trace's limit is.
 const MAX_PATCH: u64 = 1 << 30;
 
-/// Answers an update. `lost`: the answer will not arrive.
-pub(super) async fn update(
-    lab: &Lab,
-    id: u64,
-    request: Request<Incoming>,
-    lost: bool,
-) -> Response<OutBody> {
+/// Answers an update.
+pub(super) async fn update(lab: &Lab, id: u64, request: Request<Incoming>, fate: &Fate) -> Outcome {
+    let lost = fate.is_lost();
     let begun = lab.with(|gitlab, _| gitlab.call_begins());
     let bytes = match body::read(request.into_body(), MAX_SMALL, body::STALL).await {
         Ok(bytes) => bytes,
-        Err(error) => return respond(unread(&error)),
+        Err(error) => return Ok(respond(unread(&error))),
     };
+    if let Some(outcome) = fate.body_read(lab).await {
+        return outcome;
+    }
     let Ok(update) = serde_json::from_slice::<Update>(&bytes) else {
-        return respond(Reply::invalid("the body is not a JSON object of this call"));
+        let text = "the body is not a JSON object of this call";
+        return Ok(respond(Reply::invalid(text)));
     };
-    let reply = lab.with(|gitlab, now| gitlab.update(id, &update, begun, lost, now));
-    told(lab, id, reply, lost)
+    let reply = lab.with(|gitlab, now| {
+        gitlab.count_bytes(id, bytes.len() as u64);
+        gitlab.update(id, &update, begun, lost, now)
+    });
+    Ok(told(lab, id, reply, lost))
 }
 
 /// Answers, and notes what the runner is told of its job's status.
@@ -53,13 +57,14 @@ impl Drop for Lock {
     }
 }
 
-/// Answers a patch of a trace. `lost`: the answer will not arrive.
+/// Answers a patch of a trace.
 pub(super) async fn patch(
     lab: &Arc<Lab>,
     id: u64,
     request: Request<Incoming>,
-    lost: bool,
-) -> Response<OutBody> {
+    fate: &Fate,
+) -> Outcome {
+    let lost = fate.is_lost();
     let query = route::query(&request);
     let token = route::job_token(&request, &query).unwrap_or_default();
     let range = request.headers().get("content-range");
@@ -73,7 +78,7 @@ pub(super) async fn patch(
     });
     let start = match begun {
         Ok(start) => start,
-        Err(reply) => return told(lab, id, reply, lost),
+        Err(reply) => return Ok(told(lab, id, reply, lost)),
     };
     let lock = Lock {
         lab: Arc::clone(lab),
@@ -87,6 +92,9 @@ pub(super) async fn patch(
     };
     let reply = match body::read(request.into_body(), most, body::STALL).await {
         Ok(mut bytes) => {
+            if let Some(outcome) = fate.body_read(lab).await {
+                return outcome;
+            }
             lab.with(|gitlab, now| gitlab.append(id, start, &mut bytes, debug, lost, now))
         }
         // A body as large as the whole limit is over it wherever it starts.
@@ -96,5 +104,5 @@ pub(super) async fn patch(
         Err(error) => unread(&error),
     };
     drop(lock);
-    told(lab, id, reply, lost)
+    Ok(told(lab, id, reply, lost))
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::{Request, Response};
 use serde::Deserialize;
 
-use super::body::{self, OutBody, ReadError, respond};
+use super::body::{self, ReadError, respond};
+use super::fault::{Fate, Outcome};
 use super::lab::Lab;
 use crate::gitlab::token::Secret;
 use crate::gitlab::{Gate, Info, JobRequest, Reply};
@@ -43,11 +44,14 @@ struct Attended {
     lab: Arc<Lab>,
     system_id: Option<String>,
     answered: bool,
+    torn: u64,
 }
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        if !self.answered && !self.lab.is_stopping() {
+        // A connection that the server itself broke is not the caller's doing.
+        let torn = self.lab.faults.tear.count() != self.torn;
+        if !self.answered && !torn && !self.lab.is_stopping() {
             self.lab
                 .with(|gitlab, _| gitlab.request_aborted(self.system_id.as_deref()));
         }
@@ -55,40 +59,51 @@ impl Drop for Attended {
 }
 
 /// Answers a job request.
-pub(super) async fn jobs(lab: &Arc<Lab>, request: Request<Incoming>) -> Response<OutBody> {
+pub(super) async fn jobs(lab: &Arc<Lab>, request: Request<Incoming>, fate: &Fate) -> Outcome {
     let is_json = is_json(&request);
     let bytes = match body::read(request.into_body(), MAX_REQUEST, body::STALL).await {
         Ok(bytes) => bytes,
-        Err(error) => return respond(unread(&error)),
+        Err(error) => return Ok(respond(unread(&error))),
     };
+    if let Some(outcome) = fate.body_read(lab).await {
+        return outcome;
+    }
     let Ok(asked) = serde_json::from_slice::<JobRequest>(&bytes) else {
-        return respond(Reply::invalid("the body is not a JSON object of this call"));
+        return Ok(respond(Reply::invalid(
+            "the body is not a JSON object of this call",
+        )));
     };
     let system_id = asked.system_id.clone();
     let mut attended = Attended {
         lab: Arc::clone(lab),
         system_id,
         answered: false,
+        torn: lab.faults.tear.count(),
     };
     let reply = answer(lab, &asked, is_json).await;
     attended.answered = true;
-    respond(reply)
+    if let Some(job) = reply.job.filter(|_| fate.is_lost()) {
+        lab.with(|gitlab, _| gitlab.hand_out_lost(job));
+    }
+    Ok(respond(reply))
 }
 
 async fn answer(lab: &Lab, asked: &JobRequest, is_json: bool) -> Reply {
     // Subscribed before the look, so that a change in between wakes.
     let mut changed = lab.on_tick();
-    let (gate, hold) = lab.look(|gitlab, _| (gitlab.gate(asked), gitlab.settings.long_poll_ns));
+    let (gate, hold) =
+        lab.look(|gitlab, now| (gitlab.gate(asked, now), gitlab.settings.long_poll_ns));
     let reply = if is_json && gate == Gate::Hold {
         let wait = async {
             while changed.changed().await.is_ok() {
-                if lab.look(|gitlab, _| gitlab.gate(asked)) == Gate::Pass {
+                if lab.look(|gitlab, now| gitlab.gate(asked, now)) == Gate::Pass {
                     return;
                 }
             }
         };
         // A wake carries no job, and neither it nor the end of the hold names a queue value.
         let _ = tokio::time::timeout(Duration::from_nanos(hold), wait).await;
+        lab.with(|gitlab, now| gitlab.held_in_vain(asked, now));
         Reply::empty(204)
     } else {
         lab.with(|gitlab, now| gitlab.request_job(asked, now))
@@ -105,28 +120,36 @@ pub(super) async fn runner(
     lab: &Lab,
     request: Request<Incoming>,
     action: RunnerAction,
-) -> Response<OutBody> {
+    fate: &Fate,
+) -> Outcome {
     let query = super::route::query(&request);
     let bytes = match body::read(request.into_body(), MAX_SMALL, body::STALL).await {
         Ok(bytes) => bytes,
-        Err(error) => return respond(unread(&error)),
+        Err(error) => return Ok(respond(unread(&error))),
     };
+    if let Some(outcome) = fate.body_read(lab).await {
+        return outcome;
+    }
     let call = match serde_json::from_slice::<RunnerCall>(&bytes) {
         Ok(call) => call,
         Err(_) if bytes.is_empty() => RunnerCall::default(),
-        Err(_) => return respond(Reply::invalid("the body is not a JSON object of this call")),
+        Err(_) => {
+            let text = "the body is not a JSON object of this call";
+            return Ok(respond(Reply::invalid(text)));
+        }
     };
     let token = call
         .token
         .or_else(|| query.get("token").cloned().map(Secret::new));
     let system = call.system_id.or_else(|| query.get("system_id").cloned());
     let (token, system) = (token.as_ref().map(Secret::expose), system.as_deref());
-    respond(lab.with(|gitlab, now| match action {
+    let reply = lab.with(|gitlab, now| match action {
         RunnerAction::Verify => gitlab.verify(token, system, call.info.as_ref(), now),
         RunnerAction::ResetToken => gitlab.reset_runner_token(token, now),
         RunnerAction::Delete => gitlab.delete_runner(token, now),
         RunnerAction::DeleteManager => gitlab.delete_manager(token, system, now),
-    }))
+    });
+    Ok(respond(reply))
 }
 
 /// The answer to a body that could not be read.

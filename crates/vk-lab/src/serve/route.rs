@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
+use hyper::header::{DATE, HeaderValue};
+use hyper::{Method, Request};
 
-use super::body::{OutBody, Withheld, half, respond};
-use super::fault::{Action, Plan, Target};
+use super::body::respond;
+use super::fault::{Fate, Outcome, Target};
 use super::lab::Lab;
 use super::request::RunnerAction;
 use super::{artifacts, git, jobs, request};
@@ -17,8 +17,6 @@ use crate::gitlab::Reply;
 
 /// Most query parameters looked at.
 const MAX_QUERY: usize = 64;
-/// Longest delay of an answer.
-const MAX_DELAY_MS: u64 = 60_000;
 
 /// A call of the API.
 #[derive(Debug, Clone, Copy)]
@@ -32,81 +30,63 @@ enum Call {
     Refused(u16, &'static str),
 }
 
-/// Answers one request, or closes its connection where a fault says so.
-pub(super) async fn answer(
-    lab: Arc<Lab>,
-    request: Request<Incoming>,
-) -> Result<Response<OutBody>, Withheld> {
-    if !request.uri().path().starts_with("/api/v4/") {
-        return Ok(git::answer(&lab, request).await);
+/// Answers one request, or closes its connection where a fault says so. The answer's date is that
+/// of the server's own clock.
+pub(super) async fn answer(lab: Arc<Lab>, request: Request<Incoming>) -> Outcome {
+    let mut response = outcome(&lab, request).await?;
+    let date = UNIX_EPOCH + Duration::from_millis(lab.look(|_, now| now));
+    if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(date)) {
+        response.headers_mut().entry(DATE).or_insert(date);
     }
-    let call = call_of(request.method(), request.uri().path());
-    let plan = target_of(call).and_then(|target| lab.faults.draw(target));
-    match plan.as_ref().map(|plan| &plan.action) {
-        Some(Action::Status(status)) => return Ok(respond(faulty(*status, plan.as_ref()))),
-        Some(Action::Drop) => return Err(Withheld),
-        _ => {}
-    }
-    let action = plan.map(|plan| plan.action);
-    let lost = matches!(action, Some(Action::LoseAnswer | Action::Truncate));
-    let response = dispatch(&lab, call, request, lost).await;
-    afterwards(response, action).await
+    Ok(response)
 }
 
-async fn dispatch(
-    lab: &Arc<Lab>,
-    call: Call,
-    request: Request<Incoming>,
-    lost: bool,
-) -> Response<OutBody> {
-    match call {
-        Call::Request => request::jobs(lab, request).await,
-        Call::Runner(action) => request::runner(lab, request, action).await,
-        Call::Update(id) => jobs::update(lab, id, request, lost).await,
-        Call::Trace(id) => jobs::patch(lab, id, request, lost).await,
-        Call::Upload(id) => artifacts::upload(lab, id, request).await,
-        Call::Download(id) => artifacts::download(lab, id, &request).await,
-        Call::Refused(status, text) => respond(Reply::message(status, text)),
+async fn outcome(lab: &Arc<Lab>, request: Request<Incoming>) -> Outcome {
+    let is_api = request.uri().path().starts_with("/api/v4/");
+    let call = is_api.then(|| call_of(request.method(), request.uri().path()));
+    let (target, job) = call.map_or((Some(Target::Git), None), target_of);
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("", |path| path.as_str());
+    let drawn = target.and_then(|target| lab.look(|_, now| lab.faults.draw(target, job, now)));
+    let fate = Fate::new(drawn, job, path);
+    if let Some(outcome) = fate.before(lab).await {
+        return outcome;
     }
-}
-
-async fn afterwards(
-    response: Response<OutBody>,
-    action: Option<Action>,
-) -> Result<Response<OutBody>, Withheld> {
-    match action {
-        Some(Action::LoseAnswer) => Err(Withheld),
-        Some(Action::DelayMs(ms)) => {
-            tokio::time::sleep(Duration::from_millis(ms.min(MAX_DELAY_MS))).await;
-            Ok(response)
-        }
-        Some(Action::Truncate) => {
-            let (mut head, body) = response.into_parts();
-            let bytes = body.collect().await.map_err(|_| Withheld)?.to_bytes();
-            head.headers.insert("content-length", bytes.len().into());
-            Ok(Response::from_parts(head, half(bytes)))
-        }
-        _ => Ok(response),
-    }
-}
-
-fn target_of(call: Call) -> Option<Target> {
-    match call {
-        Call::Request => Some(Target::Request),
-        Call::Update(_) => Some(Target::Update),
-        Call::Trace(_) => Some(Target::Trace),
-        _ => None,
-    }
-}
-
-fn faulty(status: u16, plan: Option<&Plan>) -> Reply {
-    let reply = match status {
-        409 => Reply::message(409, "409 Conflict"),
-        other => Reply::message(other, &format!("{other} made by a fault")),
+    let response = match call {
+        None => git::answer(lab, request).await,
+        Some(call) => match lab.look(|gitlab, _| gitlab.migrating()) {
+            Err(reply) => respond(reply),
+            Ok(()) => dispatch(lab, call, request, &fate).await?,
+        },
     };
-    match plan.and_then(|plan| plan.retry_after) {
-        Some(secs) => reply.header("Retry-After", secs.to_string()),
-        None => reply,
+    fate.after(lab, response).await
+}
+
+async fn dispatch(lab: &Arc<Lab>, call: Call, request: Request<Incoming>, fate: &Fate) -> Outcome {
+    match call {
+        Call::Request => request::jobs(lab, request, fate).await,
+        Call::Runner(action) => request::runner(lab, request, action, fate).await,
+        Call::Update(id) => jobs::update(lab, id, request, fate).await,
+        Call::Trace(id) => jobs::patch(lab, id, request, fate).await,
+        Call::Upload(id) => artifacts::upload(lab, id, request, fate).await,
+        Call::Download(id) => Ok(artifacts::download(lab, id, &request).await),
+        Call::Refused(status, text) => Ok(respond(Reply::message(status, text))),
+    }
+}
+
+/// What a fault knows a call by.
+fn target_of(call: Call) -> (Option<Target>, Option<u64>) {
+    match call {
+        Call::Request => (Some(Target::Request), None),
+        Call::Runner(RunnerAction::Verify) => (Some(Target::Verify), None),
+        Call::Runner(_) => (Some(Target::Runner), None),
+        Call::Update(id) => (Some(Target::Update), Some(id)),
+        Call::Trace(id) => (Some(Target::Trace), Some(id)),
+        Call::Upload(id) => (Some(Target::Upload), Some(id)),
+        Call::Download(id) => (Some(Target::Download), Some(id)),
+        Call::Refused(..) => (None, None),
     }
 }
 

@@ -97,27 +97,38 @@ fn a_delayed_answer_comes_later() {
 }
 
 #[test]
-fn what_is_not_built_is_answered_501() {
+fn a_fault_setting_or_command_that_is_none_is_refused_with_what_there_is() {
     let lab = Lab::start();
     let rows = [
-        json!({"cmd": "inject", "on": "git", "action": "late_ref"}),
-        json!({"cmd": "inject", "on": "upload", "action": {"status": 307}}),
-        json!({"cmd": "set", "commit_mode": "ack-18.5"}),
+        (
+            json!({"cmd": "inject", "on": "nowhere", "action": "drop"}),
+            "unknown variant",
+        ),
+        (
+            json!({"cmd": "inject", "on": "git", "action": "nope"}),
+            "unknown variant",
+        ),
+        (
+            json!({"cmd": "inject", "on": "git", "action": "drop", "sometimes": 1}),
+            "unknown field",
+        ),
+        (
+            json!({"cmd": "inject", "on": "any", "action": "drop", "count": 0}),
+            "above 0",
+        ),
+        (
+            json!({"cmd": "set", "commit_mode": "two-phase"}),
+            "unknown variant",
+        ),
+        (json!({"cmd": "set", "nope": 1}), "unknown field"),
+        (json!({"cmd": "nope"}), "no command"),
     ];
-    for command in rows {
+    for (command, part) in rows {
         let answer = lab.try_admin(&command);
-        assert_eq!(
-            answer["error"]["code"], "not_implemented",
-            "{command}: {answer}"
-        );
-        assert!(
-            answer["error"]["message"]
-                .as_str()
-                .unwrap()
-                .starts_with("501")
-        );
+        assert_eq!(answer["error"]["code"], "invalid", "{command}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(part), "{message} does not say {part}");
     }
-    let answer = lab.try_admin(&json!({"cmd": "nope"}));
-    assert_eq!(answer["error"]["code"], "invalid");
-    lab.admin(&json!({"cmd": "set", "commit_mode": "modern"}));
+    let nowhere = json!({"cmd": "inject", "on": "upload", "action": {"redirect": {}}});
+    assert_eq!(lab.try_admin(&nowhere)["error"]["code"], "conflict");
 }

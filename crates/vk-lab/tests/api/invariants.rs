@@ -246,7 +246,7 @@ fn the_subcommands_say_how_it_stands_by_their_exit_codes() {
     assert_eq!(run(&["retry", &id.to_string()]).status.code(), Some(0));
     assert_eq!(run(&["cancel", "2", "--force"]).status.code(), Some(0));
     assert_eq!(lab.status(2), "canceled");
-    assert_eq!(run(&["inject", r#"{"on":"git"}"#]).status.code(), Some(4));
+    assert_eq!(run(&["inject", r#"{"on":"git"}"#]).status.code(), Some(1));
     assert_eq!(
         run(&["expect", "1", "--contains", "x"]).status.code(),
         Some(0)
