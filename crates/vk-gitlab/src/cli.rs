@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::log::Format;
+
 /// Takes jobs from GitLab when the fleet has room for them, and writes their traces and states.
 #[derive(Debug, Parser)]
 #[command(name = "vk-gitlab", version, after_help = EXAMPLES)]
@@ -11,9 +13,9 @@ pub struct Cli {
     /// Which log lines are written, as RUST_LOG has them.
     #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
     pub log_level: String,
-    /// Log lines as JSON.
-    #[arg(long, global = true)]
-    pub log_json: bool,
+    /// What log lines look like.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub log_format: Format,
     /// The configuration.
     #[arg(
         short,

@@ -11,6 +11,7 @@ pub mod config;
 pub mod edge;
 mod enrol;
 mod jobs;
+pub mod log;
 mod log_lines;
 pub mod operator;
 mod run;

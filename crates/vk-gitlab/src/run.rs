@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::Config;
-use crate::{enrol, jobs, start};
+use crate::{enrol, jobs, log, start};
 
 /// Does what the command line asks for.
 ///
@@ -15,7 +15,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     let runtime = || tokio::runtime::Runtime::new().context("the runtime cannot be started");
     match cli.command {
         Command::Run => {
-            log(&cli.log_level, cli.log_json)?;
+            log::start(&cli.log_level, cli.log_format)?;
             warnings
                 .iter()
                 .for_each(|warning| tracing::warn!("{warning}"));
@@ -44,19 +44,4 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         } => runtime()?.block_on(enrol::join(&config, &hub, &token, ca.as_deref(), replace)),
         Command::Leave => enrol::leave(&config),
     }
-}
-
-fn log(filter: &str, json: bool) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter)
-        .with_context(|| format!("--log-level {filter:?} is no filter"))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_writer(std::io::stderr);
-    let set = if json {
-        builder.json().try_init()
-    } else {
-        builder.try_init()
-    };
-    set.map_err(|error| anyhow::anyhow!("the log cannot be set up: {error}"))
 }

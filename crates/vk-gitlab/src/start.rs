@@ -157,3 +157,32 @@ pub(crate) async fn verify(config: Config) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::log::tests::Lines;
+
+    /// STATE-11
+    #[test]
+    fn a_state_file_that_no_runner_owns_is_warned_about() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let path = dir.path().join("config.toml");
+        let text = "state_dir = '.'\n[gitlab]\nurl = 'https://gitlab.example.com'\n\
+                    [[runners]]\nname = 'ci'\ntoken = 'glrt-t1_abcdefghijkl'\n";
+        std::fs::write(&path, text).unwrap();
+        for name in ["ci.json", "old.json", ".ci.json.new"] {
+            std::fs::write(dir.path().join(name), "{}").unwrap();
+        }
+        let config = Config::read(&path).unwrap().0;
+        let state = StateDir::open(&config.state_dir).unwrap();
+        let (lines, _guard) = Lines::start();
+        warn_of_strangers(&config, &state).unwrap();
+        let lines = lines.with("WARN");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("old.json"), "{lines:?}");
+    }
+}

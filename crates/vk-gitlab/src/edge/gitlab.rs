@@ -127,7 +127,7 @@ fn new_job(response: &JobResponse, runner: &translate::Runner, request_id: Reque
     let (work, timeout) = match translate(response, runner) {
         Ok(translated) => {
             for warning in &translated.warnings {
-                tracing::warn!(gitlab_job = response.id, "{warning}");
+                tracing::warn!(gitlab_job = response.id, %request_id, "{warning}");
             }
             lines.extend(
                 translated

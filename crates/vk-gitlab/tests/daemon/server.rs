@@ -59,7 +59,8 @@ impl Reply {
         }
     }
 
-    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Reply {
+    #[allow(clippy::needless_pass_by_value, reason = "numbers and texts alike")]
+    pub(crate) fn with(mut self, name: &'static str, value: impl std::fmt::Display) -> Reply {
         self.headers.push((name, value.to_string()));
         self
     }

@@ -117,7 +117,7 @@ impl World {
             changed: Arc::default(),
             told,
         };
-        let kill = KillPoints::default();
+        let kill = KillPoints::from_env().unwrap();
         let daemon = Daemon::open(RELAY, client, url, settings, line, kill).unwrap();
         let (words, inbox) = mpsc::channel(2);
         let task = tokio::spawn(daemon.run(inbox));
