@@ -4,7 +4,7 @@ mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::expression::Lookup;
+use crate::expression::{Lookup, Patterns};
 use crate::faults::Faults;
 use crate::model::{JobModel, Model, Rule, RuleWhen};
 use crate::pipeline::{AllowFailure, Job, Pipeline, Variable, When};
@@ -20,13 +20,20 @@ pub(crate) fn decide(
     context: &Context,
 ) -> Result<Pipeline, ConfigError> {
     let mut faults = Faults::default();
-    let Some(variables) = workflow(model, context, &mut faults) else {
+    let mut patterns = Patterns::default();
+    let Some(variables) = workflow(model, context, &mut patterns, &mut faults) else {
         return Err(faults.into_error(file));
     };
     let mut jobs = Vec::new();
     for job in &model.jobs {
         faults.enter(Some(&job.named.name));
-        jobs.extend(decided(job, &variables, context, &mut faults));
+        jobs.extend(decided(
+            job,
+            &variables,
+            context,
+            &mut patterns,
+            &mut faults,
+        ));
     }
     faults.enter(None);
     check(&jobs, &mut faults);
@@ -42,7 +49,12 @@ pub(crate) fn decide(
 }
 
 /// The global variables, with those of the rule of `workflow` that matches.
-fn workflow(model: &Model, context: &Context, faults: &mut Faults) -> Option<Variables> {
+fn workflow(
+    model: &Model,
+    context: &Context,
+    patterns: &mut Patterns,
+    faults: &mut Faults,
+) -> Option<Variables> {
     let mut variables = model.variables.clone();
     let Some(rules) = &model.workflow else {
         return Some(variables);
@@ -52,7 +64,7 @@ fn workflow(model: &Model, context: &Context, faults: &mut Faults) -> Option<Var
         variables: &variables,
         job: None,
     };
-    let left_out = match first(rules, &scope, faults) {
+    let left_out = match first(rules, &scope, patterns, faults) {
         Err(()) => return None,
         Ok(Some(rule)) if rule.when != Some(RuleWhen::Never) => {
             variables.extend(rule.variables.clone());
@@ -70,13 +82,14 @@ fn workflow(model: &Model, context: &Context, faults: &mut Faults) -> Option<Var
 fn first<'a>(
     rules: &'a [Rule],
     variables: &dyn Lookup,
+    patterns: &mut Patterns,
     faults: &mut Faults,
 ) -> Result<Option<&'a Rule>, ()> {
     for rule in rules {
         let Some((at, expression)) = &rule.condition else {
             return Ok(Some(rule));
         };
-        match expression.holds(variables) {
+        match expression.holds(variables, patterns) {
             Ok(true) => return Ok(Some(rule)),
             Ok(false) => {}
             Err(undecided) => {
@@ -95,6 +108,7 @@ fn decided(
     job: &JobModel,
     global: &Variables,
     context: &Context,
+    patterns: &mut Patterns,
     faults: &mut Faults,
 ) -> Option<Job> {
     let mut variables = global.clone();
@@ -107,7 +121,7 @@ fn decided(
             variables: &variables,
             job: Some(job),
         };
-        let rule = first(rules, &scope, faults).ok().flatten()?;
+        let rule = first(rules, &scope, patterns, faults).ok().flatten()?;
         match rule.when {
             Some(RuleWhen::Never) => return None,
             Some(RuleWhen::Run(of_rule)) => when = of_rule,

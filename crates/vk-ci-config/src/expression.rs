@@ -11,6 +11,7 @@ mod tests;
 
 pub(crate) use evaluate::Lookup;
 pub(crate) use parser::Expression;
+pub(crate) use pattern::Patterns;
 
 /// What is wrong with an expression, and at which character (from 1), where that is known.
 #[derive(Debug, PartialEq, Eq)]

@@ -23,7 +23,9 @@ pub const MAX_EXPRESSION: usize = 16 * 1024;
 /// Deepest nesting of parentheses in an `if:`.
 pub const MAX_EXPRESSION_DEPTH: usize = 64;
 /// Largest compiled regular expression, in bytes.
-pub const MAX_PATTERN: usize = 1024 * 1024;
+pub const MAX_PATTERN: usize = 256 * 1024;
+/// Most different regular expressions of one file, and of the variables that its rules look at.
+pub const MAX_PATTERNS: usize = 500;
 /// Faults that are reported in one go; of more only the number is said.
 pub const MAX_FAULTS: usize = 20;
 /// Most entries of one `needs`, as in GitLab.

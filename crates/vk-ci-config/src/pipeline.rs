@@ -134,8 +134,8 @@ pub struct Artifacts {
 pub struct Retry {
     /// 0 to 2.
     pub max: u8,
-    /// The reasons that are retried; any when empty.
+    /// The reasons that are retried; any when this and `exit_codes` are empty.
     pub when: Vec<String>,
-    /// The exit codes that are retried; any when empty.
+    /// The exit codes that are retried.
     pub exit_codes: Vec<i64>,
 }

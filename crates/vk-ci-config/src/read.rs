@@ -12,12 +12,14 @@ mod value;
 mod variables;
 
 use crate::expand::Layout;
+use crate::expression::Patterns;
 use crate::faults::Faults;
 use crate::model::Model;
 use crate::yaml::Value;
 
 /// Reads the parts of a file.
 pub(crate) fn read(layout: &Layout, faults: &mut Faults) -> Model {
+    let mut patterns = Patterns::default();
     let mut model = Model {
         stages: stages::stages(layout.globals.get("stages"), faults),
         ..Model::default()
@@ -26,12 +28,12 @@ pub(crate) fn read(layout: &Layout, faults: &mut Faults) -> Model {
         model.variables = variables::global(node, faults);
     }
     if let Some(node) = layout.globals.get("workflow") {
-        model.workflow = rules::workflow(node, faults);
+        model.workflow = rules::workflow(node, &mut patterns, faults);
     }
     for entry in layout.jobs.iter() {
         faults.enter(Some(&entry.key));
         if let Value::Map(map) = &entry.value.value {
-            model.jobs.push(job::job(entry, map, faults));
+            model.jobs.push(job::job(entry, map, &mut patterns, faults));
         }
         faults.enter(None);
     }

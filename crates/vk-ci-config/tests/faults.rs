@@ -498,6 +498,17 @@ fn files_jobs_and_copies_are_bounded() {
         "ci.yml:52:23: job \"z\": `needs` has more than 50 entries",
         "",
     );
+    let patterns = |count| {
+        let rules = (0..count).map(|n| format!("    - if: $A =~ /x{n}/\n"));
+        format!("j:\n  script: x\n  rules:\n{}", rules.collect::<String>())
+    };
+    assert!(Config::parse("f", &patterns(limit::MAX_PATTERNS)).is_ok());
+    let many = patterns(limit::MAX_PATTERNS + 1);
+    one(
+        &many,
+        "ci.yml:504:11: job \"j\": ",
+        "there are more than 500 of them",
+    );
     let name = format!("{}: {{script: x}}\n", "n".repeat(256));
     one(&name, "ci.yml:1:1: job ", "longer than 255");
     // Each level holds four times what the one below holds.

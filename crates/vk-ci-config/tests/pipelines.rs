@@ -376,6 +376,23 @@ fn artifacts_and_the_rest_of_a_job_are_read() {
 }
 
 #[test]
+fn always_among_the_reasons_of_a_retry_means_any() {
+    let of = |retry: &str| {
+        let pipeline = pipeline(&format!("j: {{script: x, retry: {retry}}}\n"));
+        let retry = &job(&pipeline, "j").retry;
+        (retry.max, retry.when.join(" "), retry.exit_codes.clone())
+    };
+    let row = |max, when: &str, codes: &[i64]| (max, when.to_owned(), codes.to_vec());
+    assert_eq!(of("{max: 1, when: always}"), row(1, "", &[]));
+    assert_eq!(
+        of("{max: 1, when: [api_failure, always], exit_codes: 2}"),
+        row(1, "", &[])
+    );
+    assert_eq!(of("{max: 1, exit_codes: [2]}"), row(1, "", &[2]));
+    assert_eq!(of("{when: api_failure}"), row(0, "api_failure", &[]));
+}
+
+#[test]
 fn hidden_jobs_run_never_and_may_hold_anything() {
     let text = ".a: [1, 2]\n.b: text\n.c: {nonsense: true}\nj: {script: x}\n";
     assert_eq!(names(&pipeline(text)), ["j"]);

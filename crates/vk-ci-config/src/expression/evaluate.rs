@@ -1,7 +1,7 @@
 //! What an expression says of some variables.
 
 use super::parser::{Expression, Join};
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Patterns};
 
 /// Why an expression cannot be decided. It holds no value of a variable.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,8 +53,12 @@ impl Expression {
     /// # Errors
     ///
     /// A variable's value is used as a regular expression and is none.
-    pub(crate) fn holds(&self, variables: &dyn Lookup) -> Result<bool, Undecided> {
-        Ok(match self.value(variables)? {
+    pub(crate) fn holds(
+        &self,
+        variables: &dyn Lookup,
+        patterns: &mut Patterns,
+    ) -> Result<bool, Undecided> {
+        Ok(match self.value(variables, patterns)? {
             Value::Null => false,
             Value::Bool(value) => value,
             Value::Text(text) => !text.trim().is_empty(),
@@ -62,13 +66,19 @@ impl Expression {
         })
     }
 
-    fn value<'a>(&'a self, variables: &'a dyn Lookup) -> Result<Value<'a>, Undecided> {
+    fn value<'a>(
+        &'a self,
+        variables: &'a dyn Lookup,
+        patterns: &mut Patterns,
+    ) -> Result<Value<'a>, Undecided> {
         Ok(match self {
             Self::Null => Value::Null,
             Self::Text(text) => Value::Text(text),
             Self::Pattern(pattern) => Value::Pattern(pattern),
             Self::Variable(name) => variables.value(name).map_or(Value::Null, Value::Text),
-            Self::Joined(left, join, right) => return joined(left, *join, right, variables),
+            Self::Joined(left, join, right) => {
+                return joined(left, *join, right, variables, patterns);
+            }
         })
     }
 }
@@ -78,16 +88,21 @@ fn joined<'a>(
     join: Join,
     right: &'a Expression,
     variables: &'a dyn Lookup,
+    patterns: &mut Patterns,
 ) -> Result<Value<'a>, Undecided> {
-    let value = left.value(variables)?;
+    let value = left.value(variables, patterns)?;
     match join {
         Join::And if !value.counts() => Ok(value),
         Join::Or if value.counts() => Ok(value),
-        Join::And | Join::Or => right.value(variables),
-        Join::Equals => Ok(Value::Bool(value.equals(&right.value(variables)?))),
-        Join::NotEquals => Ok(Value::Bool(!value.equals(&right.value(variables)?))),
-        Join::Matches => Ok(Value::Bool(matches(&value, right, variables)?)),
-        Join::NotMatches => Ok(Value::Bool(!matches(&value, right, variables)?)),
+        Join::And | Join::Or => right.value(variables, patterns),
+        Join::Equals => Ok(Value::Bool(
+            value.equals(&right.value(variables, patterns)?),
+        )),
+        Join::NotEquals => Ok(Value::Bool(
+            !value.equals(&right.value(variables, patterns)?),
+        )),
+        Join::Matches => Ok(Value::Bool(matches(&value, right, variables, patterns)?)),
+        Join::NotMatches => Ok(Value::Bool(!matches(&value, right, variables, patterns)?)),
     }
 }
 
@@ -97,21 +112,20 @@ fn matches(
     left: &Value<'_>,
     right: &Expression,
     variables: &dyn Lookup,
+    patterns: &mut Patterns,
 ) -> Result<bool, Undecided> {
     let text = left.text();
-    match right.value(variables)? {
+    match right.value(variables, patterns)? {
         Value::Null => Ok(false),
         Value::Pattern(pattern) => Ok(pattern.is_in(text)),
         Value::Bool(_) => Err(Undecided(
             "a condition stands right of =~ or !~, where a regular expression must stand".into(),
         )),
-        Value::Text(other) => match Pattern::of_text(other) {
+        Value::Text(other) => match patterns.of_text(other) {
             None => Ok(other.contains(text)),
-            Some(Ok(pattern)) => Ok(pattern.is_in(text)),
-            Some(Err(why)) => Err(Undecided(format!(
-                "{} is no regular expression: {why}",
-                named(right)
-            ))),
+            Some(pattern) => pattern.map(|pattern| pattern.is_in(text)).map_err(|why| {
+                Undecided(format!("{} is no regular expression: {why}", named(right)))
+            }),
         },
     }
 }

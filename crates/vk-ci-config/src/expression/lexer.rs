@@ -1,7 +1,7 @@
 //! From an expression's text to its tokens.
 
 use super::Wrong;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Patterns};
 
 /// Most tokens of one expression.
 pub(crate) const MAX_TOKENS: usize = 1_000;
@@ -36,7 +36,7 @@ pub(crate) enum Token {
 }
 
 /// Reads all tokens, each with the place of its first character, from 1.
-pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Wrong> {
+pub(crate) fn tokens(text: &str, patterns: &mut Patterns) -> Result<Vec<(usize, Token)>, Wrong> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -45,7 +45,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Wrong> {
             let what = format!("it has more than {MAX_TOKENS} parts");
             return Err(wrong(at, what, "split it into several rules"));
         }
-        let (token, after) = token(at, rest)?;
+        let (token, after) = token(at, rest, patterns)?;
         tokens.push((at, token));
         rest = after.trim_start();
     }
@@ -80,7 +80,7 @@ const OPERATORS: [(&str, Token); 9] = [
 ];
 
 /// The first token of `rest`, which is not empty, and what follows.
-fn token(at: usize, rest: &str) -> Result<(Token, &str), Wrong> {
+fn token<'a>(at: usize, rest: &'a str, patterns: &mut Patterns) -> Result<(Token, &'a str), Wrong> {
     for (sign, token) in OPERATORS {
         if let Some(after) = rest.strip_prefix(sign) {
             return Ok((token, after));
@@ -90,7 +90,7 @@ fn token(at: usize, rest: &str) -> Result<(Token, &str), Wrong> {
         return variable(at, after);
     }
     if let Some(after) = rest.strip_prefix('/') {
-        return pattern(at, after);
+        return pattern(at, after, patterns);
     }
     for quote in ['"', '\''] {
         if let Some(after) = rest.strip_prefix(quote) {
@@ -127,7 +127,11 @@ fn text(at: usize, after: &str, quote: char) -> Result<(Token, &str), Wrong> {
 }
 
 /// A pattern ends at the first `/` without a `\` before it; GitLab wants two characters or more.
-fn pattern(at: usize, after: &str) -> Result<(Token, &str), Wrong> {
+fn pattern<'a>(
+    at: usize,
+    after: &'a str,
+    patterns: &mut Patterns,
+) -> Result<(Token, &'a str), Wrong> {
     let mut before = '/';
     let end = after.char_indices().find_map(|(index, c)| {
         let ends = c == '/' && before != '\\';
@@ -150,7 +154,7 @@ fn pattern(at: usize, after: &str) -> Result<(Token, &str), Wrong> {
     let is_flag = |c: char| matches!(c, 'i' | 's' | 'm' | 'U');
     let flags = rest.find(|c: char| !is_flag(c)).unwrap_or(rest.len());
     let (flags, rest) = rest.split_at_checked(flags).unwrap_or((rest, ""));
-    let pattern = Pattern::new(body, flags).map_err(|what| {
+    let pattern = patterns.pattern(body, flags).map_err(|what| {
         let hint = "GitLab's regular expressions are those of RE2";
         wrong(at, format!("this is no regular expression: {what}"), hint)
     })?;

@@ -3,7 +3,7 @@
 
 use super::Wrong;
 use super::lexer::{Token, tokens};
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Patterns};
 use crate::limit::{MAX_EXPRESSION, MAX_EXPRESSION_DEPTH};
 
 /// An expression.
@@ -56,7 +56,7 @@ impl Expression {
     /// # Errors
     ///
     /// The first thing that is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
+    pub(crate) fn parse(text: &str, patterns: &mut Patterns) -> Result<Self, Wrong> {
         if text.len() > MAX_EXPRESSION {
             return Err(Wrong {
                 at: None,
@@ -65,7 +65,7 @@ impl Expression {
             });
         }
         let mut parser = Parser {
-            tokens: tokens(text)?.into_iter().peekable(),
+            tokens: tokens(text, patterns)?.into_iter().peekable(),
             depth: 0,
         };
         let expression = parser.level(&LEVELS)?;

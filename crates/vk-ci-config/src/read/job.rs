@@ -3,6 +3,7 @@
 use super::duration::seconds;
 use super::value::{given, known, name, text, text_or_texts, texts, wrong};
 use super::{artifacts, needs, retry, rules, variables};
+use crate::expression::Patterns;
 use crate::faults::Faults;
 use crate::limit::MAX_TIMEOUT_SECS;
 use crate::model::{JobModel, Named};
@@ -61,7 +62,12 @@ const REFUSED: [&str; 26] = [
 const DEFAULT_STAGE: &str = "test";
 
 /// Reads a job from its normalized mapping.
-pub(super) fn job(entry: &Entry, map: &Map, faults: &mut Faults) -> JobModel {
+pub(super) fn job(
+    entry: &Entry,
+    map: &Map,
+    patterns: &mut Patterns,
+    faults: &mut Faults,
+) -> JobModel {
     known(map, "", &KEYS, &REFUSED, faults);
     let when = given(map, "when").and_then(|node| when(node, faults));
     let when = when.unwrap_or_default();
@@ -90,7 +96,7 @@ pub(super) fn job(entry: &Entry, map: &Map, faults: &mut Faults) -> JobModel {
         timeout_secs: given(map, "timeout").and_then(|node| timeout(node, faults)),
         allow_failure,
         when,
-        rules: given(map, "rules").and_then(|node| rules::of_job(node, faults)),
+        rules: given(map, "rules").and_then(|node| rules::of_job(node, patterns, faults)),
         tags: given(map, "tags")
             .map(|node| texts(node, "tags", faults))
             .unwrap_or_default(),

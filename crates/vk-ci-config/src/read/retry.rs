@@ -34,11 +34,16 @@ pub(super) fn retry(node: &Node, faults: &mut Faults) -> Option<Retry> {
             let max = given(map, "max").map_or(Some(0), |node| max(node, "retry:max", faults))?;
             let when = given(map, "when").map(|node| reasons(node, faults));
             let codes = given(map, "exit_codes").map(|node| codes(node, "retry:", faults));
-            Some(Retry {
+            let mut retry = Retry {
                 max,
                 when: when.unwrap_or_default(),
                 exit_codes: codes.unwrap_or_default(),
-            })
+            };
+            if retry.when.iter().any(|reason| reason == "always") {
+                retry.when.clear();
+                retry.exit_codes.clear();
+            }
+            Some(retry)
         }
         _ => {
             wrong(node, "retry", "a number or a mapping", faults);
@@ -57,7 +62,7 @@ fn max(node: &Node, keyword: &str, faults: &mut Faults) -> Option<u8> {
     small
 }
 
-/// The reasons; `always` is the same as none.
+/// The reasons, `always` among them.
 fn reasons(node: &Node, faults: &mut Faults) -> Vec<String> {
     let reasons = text_or_texts(node, "retry:when", faults);
     for reason in &reasons {
@@ -66,10 +71,7 @@ fn reasons(node: &Node, faults: &mut Faults) -> Vec<String> {
             faults.add(node.at, what, format!("known are {}", REASONS.join(", ")));
         }
     }
-    match reasons.iter().any(|reason| reason == "always") {
-        true => Vec::new(),
-        false => reasons,
-    }
+    reasons
 }
 
 /// Reads `allow_failure`: true, false, or a mapping with exit codes.

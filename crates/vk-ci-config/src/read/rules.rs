@@ -2,7 +2,7 @@
 
 use super::value::{boolean, given, known, list, map, text, wrong};
 use super::variables;
-use crate::expression::{Expression, Wrong};
+use crate::expression::{Expression, Patterns, Wrong};
 use crate::faults::Faults;
 use crate::model::{Rule, RuleWhen};
 use crate::pipeline::When;
@@ -31,12 +31,20 @@ const OF_WORKFLOW: Kind = Kind {
 };
 
 /// Reads a job's `rules`.
-pub(super) fn of_job(node: &Node, faults: &mut Faults) -> Option<Vec<Rule>> {
-    rules(node, &OF_JOB, faults)
+pub(super) fn of_job(
+    node: &Node,
+    patterns: &mut Patterns,
+    faults: &mut Faults,
+) -> Option<Vec<Rule>> {
+    rules(node, &OF_JOB, patterns, faults)
 }
 
 /// Reads `workflow`.
-pub(super) fn workflow(node: &Node, faults: &mut Faults) -> Option<Vec<Rule>> {
+pub(super) fn workflow(
+    node: &Node,
+    patterns: &mut Patterns,
+    faults: &mut Faults,
+) -> Option<Vec<Rule>> {
     let map = map(node, "workflow", faults)?;
     known(
         map,
@@ -45,21 +53,28 @@ pub(super) fn workflow(node: &Node, faults: &mut Faults) -> Option<Vec<Rule>> {
         &["name", "auto_cancel"],
         faults,
     );
-    rules(given(map, "rules")?, &OF_WORKFLOW, faults)
+    rules(given(map, "rules")?, &OF_WORKFLOW, patterns, faults)
 }
 
-fn rules(node: &Node, kind: &Kind, faults: &mut Faults) -> Option<Vec<Rule>> {
+fn rules(
+    node: &Node,
+    kind: &Kind,
+    patterns: &mut Patterns,
+    faults: &mut Faults,
+) -> Option<Vec<Rule>> {
     let items = list(node, kind.keyword, "rules", faults)?;
     if items.is_empty() {
         let what = format!("`{}` has no rule", kind.keyword);
         faults.add(node.at, what, "give one, or remove it");
         return None;
     }
-    let rules = items.iter().filter_map(|item| rule(item, kind, faults));
+    let rules = items
+        .iter()
+        .filter_map(|item| rule(item, kind, patterns, faults));
     Some(rules.collect())
 }
 
-fn rule(node: &Node, kind: &Kind, faults: &mut Faults) -> Option<Rule> {
+fn rule(node: &Node, kind: &Kind, patterns: &mut Patterns, faults: &mut Faults) -> Option<Rule> {
     let Value::Map(map) = &node.value else {
         wrong(node, kind.keyword, "mappings with `if` or `when`", faults);
         return None;
@@ -76,7 +91,7 @@ fn rule(node: &Node, kind: &Kind, faults: &mut Faults) -> Option<Rule> {
         faults,
     );
     let mut rule = Rule {
-        condition: given(map, "if").and_then(|node| condition(node, kind, faults)),
+        condition: given(map, "if").and_then(|node| condition(node, kind, patterns, faults)),
         when: given(map, "when").and_then(|node| when(node, kind, faults)),
         allow_failure: None,
         variables: variables::Variables::new(),
@@ -99,11 +114,12 @@ fn allow_failure(map: &Map, faults: &mut Faults) -> Option<bool> {
 fn condition(
     node: &Node,
     kind: &Kind,
+    patterns: &mut Patterns,
     faults: &mut Faults,
 ) -> Option<(crate::Position, Expression)> {
     let keyword = format!("{}:if", kind.keyword);
     let text = text(node, &keyword, faults)?;
-    match Expression::parse(&text) {
+    match Expression::parse(&text, patterns) {
         Ok(expression) => Some((node.at, expression)),
         Err(Wrong { at, what, hint }) => {
             let place = at.map(|at| format!(", at its character {at}"));

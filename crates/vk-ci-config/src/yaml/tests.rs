@@ -179,6 +179,8 @@ fn entries(value: impl Strategy<Value = Node>) -> impl Strategy<Value = Map> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn what_is_written_reads_as_the_same(map in entries(node())) {
         let at = Position { line: 1, column: 1 };
