@@ -18,6 +18,9 @@ pub(super) type OutBody = UnsyncBoxBody<Bytes, BoxError>;
 /// A body that brings nothing for so long is given up.
 pub(super) const STALL: Duration = Duration::from_secs(60);
 
+/// Time for the first half of an answer to leave before it breaks off.
+const LEAVE: Duration = Duration::from_millis(50);
+
 /// Why a body was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
@@ -90,8 +93,14 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> OutBody {
 /// A body that breaks off after the first half of `bytes`.
 pub(super) fn half(mut bytes: Bytes) -> OutBody {
     bytes.truncate(bytes.len() / 2);
-    let cut: Result<Frame<Bytes>, BoxError> = Err(Box::new(Withheld));
-    let parts = futures_util::stream::iter([Ok(Frame::data(bytes)), cut]);
+    let parts = futures_util::stream::try_unfold(Some(bytes), |rest| async move {
+        if let Some(bytes) = rest {
+            return Ok(Some((Frame::data(bytes), None)));
+        }
+        // What was said before an error is dropped where it has not left yet.
+        tokio::time::sleep(LEAVE).await;
+        Err(BoxError::from(Withheld))
+    });
     BodyExt::boxed_unsync(StreamBody::new(parts))
 }
 

@@ -137,3 +137,128 @@ fn a_tag_is_run_as_a_tag_and_an_unknown_ref_is_an_error() {
             .contains("no branch or tag")
     );
 }
+
+#[test]
+fn a_pipelines_ref_comes_late_or_never() {
+    let lab = Lab::start();
+    lab.admin(&json!({"cmd": "hide_ref", "secs": 60}));
+    lab.trigger(&crate::lab::hello());
+    let job = lab.take();
+    let url = job["git_info"]["repo_url"].as_str().unwrap();
+    let seen = |name: &str| {
+        let out = client(&lab, &["ls-remote", url, name]);
+        assert!(out.status.success());
+        !out.stdout.is_empty()
+    };
+    assert!(!seen("refs/pipelines/1") && seen("refs/heads/main"));
+    let out = client(&lab, &["init", "--quiet", "clone"]);
+    assert!(out.status.success());
+    let spec = job["git_info"]["refspecs"][0].as_str().unwrap();
+    let fetch = || client(&lab, &["-C", "clone", "fetch", "--quiet", url, spec]);
+    let out = fetch();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        !out.status.success() && said.contains("couldn't find remote ref"),
+        "{said}"
+    );
+    lab.admin(&json!({"cmd": "advance", "secs": 60}));
+    assert!(seen("refs/pipelines/1") && fetch().status.success());
+    lab.admin(&json!({"cmd": "hide_ref", "pipeline": 1}));
+    lab.admin(&json!({"cmd": "advance", "secs": 600}));
+    assert!(!seen("refs/pipelines/1"), "never");
+    let none = lab.try_admin(&json!({"cmd": "hide_ref", "pipeline": 9}));
+    assert_eq!(none["error"]["code"], "not_found");
+}
+
+#[test]
+fn git_calls_fail_and_then_come() {
+    let lab = Lab::start();
+    lab.trigger(&crate::lab::hello());
+    let job = lab.take();
+    let url = job["git_info"]["repo_url"].as_str().unwrap();
+    // The first call comes without credentials and is answered 401.
+    for (skip, action) in [
+        (0, json!({"status": 502})),
+        (0, json!("drop")),
+        (1, json!("truncate")),
+        (0, json!("lose_answer")),
+        (1, json!({"stall_ms": 50})),
+    ] {
+        let fault = json!({"cmd": "inject", "on": "git", "action": action, "skip": skip});
+        lab.admin(&fault);
+        assert!(
+            !client(&lab, &["ls-remote", url]).status.success(),
+            "{action}"
+        );
+        assert!(
+            client(&lab, &["ls-remote", url]).status.success(),
+            "{action}"
+        );
+    }
+}
+
+#[test]
+fn a_job_reads_another_project_where_that_lets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    git(dir.path(), &["init", "--quiet", "--initial-branch=main"]);
+    std::fs::write(dir.path().join("lib"), "x\n").unwrap();
+    git(dir.path(), &["add", "lib"]);
+    git(dir.path(), &["commit", "--quiet", "-m", "first"]);
+    let other = format!("acme/lib={}", dir.path().display());
+    let lab = Lab::with(&["--project", &other], None);
+    lab.trigger(&json!({"project": "acme/web", "jobs": [{"name": "a", "script": ["x"]}]}));
+    let job = lab.take();
+    let url = job["git_info"]["repo_url"]
+        .as_str()
+        .unwrap()
+        .replace("acme/web", "acme/lib");
+    assert!(!client(&lab, &["ls-remote", &url]).status.success());
+    lab.admin(&json!({"cmd": "let_read", "project": "acme/lib", "reader": "acme/web"}));
+    assert!(client(&lab, &["ls-remote", &url]).status.success());
+    let none = lab.try_admin(&json!({"cmd": "let_read", "project": "acme/lib", "reader": "nope"}));
+    assert_eq!(none["error"]["code"], "not_found");
+}
+
+#[test]
+fn lfs_objects_come_down_for_a_running_job_of_the_project() {
+    let lab = Lab::start();
+    let oid = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let place = lab.project().join(".git/lfs/objects/2c/f2");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join(oid), "hello").unwrap();
+    let (_, token) = lab.running();
+    let basic = format!(
+        "Basic {}",
+        STANDARD.encode(format!("gitlab-ci-token:{token}"))
+    );
+    let headers = [
+        ("Authorization", basic.as_str()),
+        ("Content-Type", "application/vnd.git-lfs+json"),
+    ];
+    let missing = "0".repeat(64);
+    let body = json!({"operation": "download", "transfers": ["basic"], "objects": [
+        {"oid": oid, "size": 5}, {"oid": missing, "size": 5}, {"oid": "../../HEAD", "size": 5}]});
+    let batch = |headers: &[(&str, &str)], body: &serde_json::Value| {
+        let path = "/acme/web.git/info/lfs/objects/batch";
+        lab.call("POST", path, headers, body.to_string())
+    };
+    let answer = batch(&headers, &body);
+    assert_eq!(
+        answer.header("Content-Type"),
+        Some("application/vnd.git-lfs+json")
+    );
+    let objects = answer.json()["objects"].clone();
+    assert_eq!(
+        (&objects[1]["error"]["code"], &objects[2]["error"]["code"]),
+        (&json!(404), &json!(404))
+    );
+    let download = &objects[0]["actions"]["download"];
+    assert_eq!(download["header"]["Authorization"], basic);
+    let href = download["href"].as_str().unwrap();
+    let path = href.strip_prefix(&format!("http://{}", lab.addr)).unwrap();
+    assert_eq!(lab.call("GET", path, &headers, "").text(), "hello");
+    assert_eq!(lab.call("GET", path, &[], "").status, 401);
+    assert_eq!(batch(&[], &body).status, 401);
+    let up = json!({"operation": "upload", "objects": []});
+    assert_eq!(batch(&headers, &up).status, 403);
+}

@@ -10,14 +10,23 @@
     reason = "a test may"
 )]
 
+mod answers;
 mod artifacts;
+mod bench;
 mod cancel;
+mod commit_modes;
+mod elsewhere;
 mod faults;
 mod git;
+mod honesty;
 mod invariants;
 mod lab;
+mod outages;
 mod queue;
+mod rates;
 mod raw;
+mod reapers;
 mod runners;
+mod tls;
 mod trace;
 mod update;
