@@ -21,6 +21,7 @@ mod sources;
 mod stages;
 #[cfg(test)]
 mod testing;
+mod transfer_log;
 mod tree;
 mod variables;
 

@@ -11,6 +11,7 @@ use vk_trace::{Kind, Line, Origin, ReadTime, Secrets, Section, Trace, TraceError
 
 use crate::context::StateSender;
 use crate::error::DriverError;
+use crate::transfer_log::{Level, entry};
 
 /// Only bytes that left the trace are ever in the file.
 pub(crate) struct Output {
@@ -96,6 +97,11 @@ impl Output {
     /// A text on the scripts' stdout.
     pub(crate) fn say(&self, text: &str) {
         self.guest(Kind::Stdout, text.as_bytes());
+    }
+
+    /// An entry of the log of artifacts: on the scripts' stderr, as gitlab-runner has it.
+    pub(crate) fn log(&self, level: Level, message: &str, fields: &[(&str, &str)]) {
+        self.guest(Kind::Stderr, entry(level, message, fields).as_bytes());
     }
 
     /// The end: the closing line comes out whole, then all is synced. Gives the file's length.

@@ -135,7 +135,7 @@ async fn artifacts_go_out_and_come_into_a_later_job() {
     add(
         &mut job,
         "artifacts",
-        artifact("of-$CI_JOB_STATUS", &["out"], "on_success"),
+        artifact("of-$CI_JOB_STATUS", &["out/"], "on_success"),
     );
     add(
         &mut job,
@@ -153,12 +153,12 @@ async fn artifacts_go_out_and_come_into_a_later_job() {
     let skipped = ArtifactState::Skipped;
     assert_eq!(states, [ArtifactState::Uploaded, skipped, skipped]);
     assert!(
-        ran.has("out: found 3 matching artifact files and directories"),
+        ran.has("out/: found 3 matching artifact files and directories\x1b[0;m "),
         "{}",
         ran.output
     );
     assert!(
-        ran.has("\x1b[31;1mERROR: No files to upload\x1b[0;m"),
+        ran.has("\x1b[31;1mERROR: No files to upload                         \x1b[0;m "),
         "{}",
         ran.output
     );

@@ -114,17 +114,13 @@ impl Selector<'_, '_> {
             Some(self.take_tree(&unescaped(&below))?)
         };
         let Some(found) = found else { return Ok(()) };
-        let shown = if below.is_empty() {
-            b".".as_slice()
-        } else {
-            &below
-        };
         let code = if found == 0 {
             NoteCode::NoMatch
         } else {
             NoteCode::Matched
         };
-        self.notes.say(code, shown, found, "")
+        // As it was written, which is what its writer looks for.
+        self.notes.say(code, written, found, "")
     }
 
     /// All that a pattern with meta characters matches, from its first directory on.

@@ -12,6 +12,7 @@ use crate::archive::unpack;
 use crate::context::ArtifactsAt;
 use crate::job::Job;
 use crate::script::notice;
+use crate::transfer_log::Level;
 
 /// Entries of one archive.
 const ENTRIES_MAX: u64 = 1_000_000;
@@ -55,8 +56,7 @@ async fn one(job: &Job, dependency: &Dependency) -> Result<(), StageEnd> {
     };
     let transfer = job.guest()?.tar_in(request, source).await.map_err(system)?;
     for note in &transfer.notes {
-        job.output
-            .say(&upload::notes::text(note, &job.place.project_dir));
+        upload::notes::say(&job.output, note, &job.place.project_dir);
     }
     // The next one overwrites it.
     let _ = std::fs::remove_file(&tar);
@@ -75,19 +75,21 @@ async fn fetch(job: &Job, dependency: &Dependency) -> Result<PathBuf, StageEnd> 
         bytes_max: job.context.artifact_cap,
     };
     let line = "Downloading artifacts from coordinator...";
+    let number = id.to_string();
     match upload::client(job)?.download(&download).await {
         Ok(done) => {
-            let what = format!(
-                "{line} ok  host={} id={id} responseStatus=200 OK\n",
-                done.host
-            );
-            job.output.say(&what);
+            let mut fields = vec![("id", number.as_str()), ("status", "200")];
+            // Only a redirect brings it from elsewhere.
+            let own = job.spec().server_url.contains(&format!("//{}", done.host));
+            if !own {
+                fields.push(("host", &done.host));
+            }
+            job.output.log(Level::Info, &format!("{line} ok"), &fields);
             Ok(to)
         }
         Err(error) => {
-            job.output.say(&format!(
-                "\x1b[31;1mERROR: {line} {error}  id={id}\x1b[0;m\n"
-            ));
+            let text = format!("{line} {error}");
+            job.output.log(Level::Error, &text, &[("id", &number)]);
             let server = &job.spec().server_url;
             let message =
                 format!("the artifacts of {name} ({id}) were not had from {server}: {error}");

@@ -18,8 +18,12 @@ use super::{failed, system, with_causes};
 use crate::archive::{PackError, Packed, file_name, pack};
 use crate::context::ArtifactsAt;
 use crate::job::Job;
-use crate::script::{notice, warning};
+use crate::script::notice;
+use crate::transfer_log::Level;
 use crate::variables::expand_word;
+
+/// Said where the patterns select nothing, which is no failure.
+const NOTHING: &str = "No files to upload";
 
 /// Uploads what this end of the script wants (ART-15).
 pub(super) async fn run(job: &Job, success: bool) -> Result<(), StageEnd> {
@@ -53,8 +57,7 @@ async fn one(job: &Job, spec: &ArtifactSpec, number: usize) -> (ArtifactState, O
         Ok(state) => (state, None),
         Err((state, end)) => {
             if let StageEnd::Failed { message, .. } = &end {
-                job.output
-                    .say(&format!("\x1b[31;1mERROR: {message}\x1b[0;m\n"));
+                job.output.log(Level::Fatal, message, &[]);
             }
             (state, Some(end))
         }
@@ -71,8 +74,7 @@ async fn archive_and_send(
     let archive = job.file(&format!("artifact-{number}"));
     let found = select(job, spec, &tar).await?;
     if !found {
-        job.output
-            .say("\x1b[31;1mERROR: No files to upload\x1b[0;m\n");
+        job.output.log(Level::Error, NOTHING, &[]);
         return Ok(ArtifactState::Skipped);
     }
     let (from, to, format) = (tar.clone(), archive.clone(), spec.format);
@@ -91,8 +93,7 @@ async fn archive_and_send(
     })?;
     match packed {
         Packed::Nothing => {
-            job.output
-                .say("\x1b[31;1mERROR: No files to upload\x1b[0;m\n");
+            job.output.log(Level::Error, NOTHING, &[]);
             return Ok(ArtifactState::Skipped);
         }
         Packed::Bytes(bytes) if bytes > job.context.artifact_cap => {
@@ -148,7 +149,7 @@ async fn select(
         other => other.map_err(|error| lost(system(error)))?,
     };
     for note in &transfer.notes {
-        job.output.say(&notes::text(note, &job.place.project_dir));
+        notes::say(&job.output, note, &job.place.project_dir);
     }
     Ok(transfer.end.entries > 0)
 }
@@ -173,8 +174,8 @@ fn word(job: &Job, text: &str, what: &str) -> String {
         })
     };
     expanded.unwrap_or_else(|error| {
-        job.output
-            .say(&warning(&format!("WARNING: invalid {what}: {error}")));
+        let line = format!("invalid {what}: {error}");
+        job.output.log(Level::Warning, &line, &[]);
         text.to_owned()
     })
 }
@@ -210,15 +211,21 @@ async fn send(
     };
     let tell = |tried: &Tried| {
         let line = format!(
-            "Uploading artifacts as \"{kind}\" to coordinator... {}  id={id}",
+            "Uploading artifacts as \"{kind}\" to coordinator... {}",
             tried.message
         );
-        match tried.status {
-            Some(201) => job.output.say(&format!("{line}\n")),
-            _ => job.output.say(&warning(&format!("WARNING: {line}"))),
-        }
+        let id = id.to_string();
+        let mut fields = vec![("id", id.as_str())];
+        let status = tried.status.map(|status| status.to_string());
+        fields.extend(status.as_ref().map(|status| ("status", status.as_str())));
+        let level = match tried.status {
+            Some(201) => Level::Info,
+            Some(403 | 413) => Level::Error,
+            _ => Level::Warning,
+        };
+        job.output.log(level, &line, &fields);
         if tried.again {
-            job.output.say(&warning("WARNING: Retrying..."));
+            job.output.log(Level::Warning, "Retrying...", &[]);
         }
     };
     job.activity(Some("uploading artifacts"));

@@ -2,17 +2,28 @@
 
 use vk_guest_proto::{Note, NoteCode};
 
-use crate::script::warning;
+use crate::output::Output;
+use crate::transfer_log::Level;
 
-/// A line about a note.
-pub(in crate::stages) fn text(note: &Note, project_dir: &str) -> String {
+/// Says what a note tells.
+pub(in crate::stages) fn say(output: &Output, note: &Note, project_dir: &str) {
+    let (level, text) = entry(note, project_dir);
+    output.log(level, &text, &[]);
+    if note.code == NoteCode::InsideGit {
+        let more = "This may introduce unexpected problems";
+        output.log(Level::Warning, more, &[]);
+    }
+}
+
+fn entry(note: &Note, project_dir: &str) -> (Level, String) {
     let subject = String::from_utf8_lossy(&note.subject);
-    let warn = |text: String| warning(&format!("WARNING: {text}"));
+    let warn = |text: String| (Level::Warning, text);
+    let inform = |text: String| (Level::Info, text);
     match note.code {
-        NoteCode::Matched => format!(
-            "{subject}: found {} matching artifact files and directories\n",
+        NoteCode::Matched => inform(format!(
+            "{subject}: found {} matching artifact files and directories",
             note.count
-        ),
+        )),
         NoteCode::NoMatch => warn(format!(
             "{subject}: no matching files. Ensure that the artifact path is relative to the \
              working directory ({project_dir})"
@@ -24,14 +35,13 @@ pub(in crate::stages) fn text(note: &Note, project_dir: &str) -> String {
         NoteCode::ExcludeOutside => warn(format!(
             "isExcluded: artifact path is not a subpath of project directory: {subject}"
         )),
-        NoteCode::Excluded => format!("{subject}: excluded {} files\n", note.count),
+        NoteCode::Excluded => inform(format!("{subject}: excluded {} files", note.count)),
         NoteCode::Untracked if note.count == 0 => warn("untracked: no files".to_owned()),
-        NoteCode::Untracked => format!("untracked: found {} files\n", note.count),
+        NoteCode::Untracked => inform(format!("untracked: found {} files", note.count)),
         NoteCode::UntrackedUnknown => warn(format!("untracked: {}", note.text)),
         NoteCode::FileIgnored => warn(format!("File ignored: {subject}: {}", note.text)),
         NoteCode::InsideGit => {
             warn("Part of .git directory is on the list of files to archive".to_owned())
-                + &warn("This may introduce unexpected problems".to_owned())
         }
         NoteCode::EntrySkipped => warn(format!("{subject}: {}", note.text)),
         NoteCode::FileChanged => warn(format!("{subject} changed while it was read")),
