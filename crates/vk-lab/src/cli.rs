@@ -24,8 +24,7 @@ Exit codes:
   1  failed: the message says what to do
   2  the command line is wrong
   3  serve: it ended with broken invariants; invariants: the list is not empty;
-     status --wait: the pipeline did not succeed
-  4  what was asked for is not built (answered 501)";
+     status --wait: the pipeline did not succeed";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -49,18 +48,9 @@ Examples:
       vk-lab trigger --admin ./lab.sock -
 
 A pipeline is {project, ref, stages, variables, jobs}; a job is {name, stage, image, script,
-after_script, variables, artifacts, needs, dependencies, timeout, allow_failure, when, tags, retry}.
+after_script, variables, artifacts, needs, dependencies, timeout, allow_failure, when, tags, retry,
+response}; `response` is merged into the job response as it leaves.
 A variable is a string, or {value, masked, file, raw}. What is not known is refused.";
-
-const INJECT_EXAMPLES: &str = "\
-Examples:
-  vk-lab inject --admin ./lab.sock '{\"on\":\"request\",\"action\":{\"status\":409}}'
-  vk-lab inject --admin ./lab.sock '{\"on\":\"request\",\"action\":\"lose_answer\"}'
-  vk-lab inject --admin ./lab.sock \\
-      '{\"on\":\"trace\",\"action\":{\"status\":429},\"retry_after\":1,\"count\":3,\"every\":2}'
-
-on: request, update, trace. action: {\"status\":N}, \"drop\" (nothing applied), \"lose_answer\"
-(applied), {\"delay_ms\":N}, \"truncate\". Other faults are answered 501.";
 
 /// A GitLab stand-in: the server side of the runner API, git, artifacts, and what a run broke.
 #[derive(Debug, Parser)]
@@ -161,7 +151,7 @@ enum Served {
         contains: Vec<String>,
     },
     /// Plan a fault.
-    #[command(after_help = INJECT_EXAMPLES)]
+    #[command(after_help = admin::INJECT)]
     Inject {
         #[command(flatten)]
         to: Socket,
@@ -169,6 +159,7 @@ enum Served {
         fault: String,
     },
     /// Send any command of the admin socket as JSON and print its answers.
+    #[command(after_help = admin::ADMIN)]
     Admin {
         #[command(flatten)]
         to: Socket,
@@ -258,11 +249,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Ok(Exit::Broken) => ExitCode::from(3),
         Err(error) => {
             eprintln!("vk-lab: {error}");
-            let not_built = match &error {
-                RunError::Call(CallError::Refused(refused)) => refused.code == "not_implemented",
-                _ => false,
-            };
-            ExitCode::from(if not_built { 4 } else { 1 })
+            ExitCode::FAILURE
         }
     }
 }

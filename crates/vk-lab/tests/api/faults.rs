@@ -132,3 +132,40 @@ fn a_fault_setting_or_command_that_is_none_is_refused_with_what_there_is() {
     let nowhere = json!({"cmd": "inject", "on": "upload", "action": {"redirect": {}}});
     assert_eq!(lab.try_admin(&nowhere)["error"]["code"], "conflict");
 }
+
+#[test]
+fn every_fault_command_and_setting_stands_in_the_help() {
+    let help = |what: &str| {
+        let mut command = std::process::Command::new(crate::lab::program());
+        let out = command.args([what, "--help"]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let lab = Lab::start();
+    // The list of what there is comes from the refusal of what there is not.
+    let listed = |command: Value| -> Vec<String> {
+        let answer = lab.try_admin(&command);
+        let message = answer["error"]["message"].as_str().unwrap().to_owned();
+        let names = message.split("expected one of ").nth(1).unwrap();
+        let names = names.split('`').skip(1).step_by(2).map(str::to_owned);
+        names.take_while(|name| !name.contains(' ')).collect()
+    };
+    let inject = help("inject");
+    let rows = [
+        json!({"cmd": "inject", "on": "nope", "action": "drop"}),
+        json!({"cmd": "inject", "on": "any", "action": "nope"}),
+        json!({"cmd": "inject", "on": "any", "action": "drop", "nope": 1}),
+    ];
+    for command in rows {
+        let names = listed(command);
+        assert!(names.len() > 8, "{names:?}");
+        for name in names {
+            assert!(inject.contains(&name), "inject --help does not name {name}");
+        }
+    }
+    let admin = help("admin");
+    let settings = lab.admin(&json!({"cmd": "set"}))["settings"].clone();
+    let settings = settings.as_object().unwrap().keys().cloned();
+    for name in listed(json!({"cmd": "nope"})).into_iter().chain(settings) {
+        assert!(admin.contains(&name), "admin --help does not name {name}");
+    }
+}
