@@ -12,6 +12,7 @@ use crate::answer::{Headers, Outcome};
 use crate::base_url::BaseUrl;
 use crate::features::Info;
 use crate::leaf::Leaf;
+use crate::observe::{Endpoint, Observer};
 use crate::response::JobRequestOutcome;
 use crate::retry::Retry;
 
@@ -81,6 +82,7 @@ pub struct Client {
     base: BaseUrl,
     identity: Identity,
     leaf: Leaf,
+    observer: Option<Observer>,
 }
 
 /// Whose token goes into the header.
@@ -97,6 +99,7 @@ pub(crate) struct JsonRequest<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a str,
     pub(crate) auth: Auth<'a>,
+    pub(crate) endpoint: Endpoint,
     pub(crate) retry: Retry,
     pub(crate) within: Option<Duration>,
 }
@@ -138,6 +141,7 @@ impl Client {
             base,
             identity,
             leaf: Leaf::default(),
+            observer: None,
         })
     }
 
@@ -145,6 +149,13 @@ impl Client {
     #[must_use]
     pub fn with_leaf(self, leaf: Leaf) -> Client {
         Client { leaf, ..self }
+    }
+
+    /// The same client, whose answers are told.
+    #[must_use]
+    pub fn with_observer(self, observer: Observer) -> Client {
+        let observer = Some(observer);
+        Client { observer, ..self }
     }
 
     /// Who speaks.
@@ -179,6 +190,7 @@ impl Client {
             method: Method::POST,
             path: "jobs/request",
             auth: Auth::Runner,
+            endpoint: Endpoint::JobRequest,
             retry: Retry::ONCE,
             within: Some(JOB_REQUEST),
         };
@@ -205,7 +217,8 @@ impl Client {
                     .body(bytes.clone()),
             )
         };
-        self.send(build, request.retry, request.within).await
+        let how = (request.endpoint, request.retry, request.within);
+        self.send(build, how).await
     }
 
     pub(crate) fn request(
@@ -232,8 +245,7 @@ impl Client {
     pub(crate) async fn send(
         &self,
         build: impl Fn(&Client) -> Option<RequestBuilder>,
-        retry: Retry,
-        within: Option<Duration>,
+        (endpoint, retry, within): (Endpoint, Retry, Option<Duration>),
     ) -> (Outcome, Vec<u8>) {
         let id = format!("{:032x}", drawn());
         let mut attempt = 1;
@@ -247,6 +259,9 @@ impl Client {
                 None => request,
             };
             let (outcome, body) = exchange(request, &self.leaf).await;
+            if let Some(observer) = &self.observer {
+                observer.answered(endpoint, outcome.status);
+            }
             attempt += 1;
             let status = outcome.status.unwrap_or_default();
             let spread = (drawn() % 1000) as f64 / 1000.0;

@@ -4,6 +4,7 @@ use vk_hub_proto::Secret;
 
 use crate::answer::Outcome;
 use crate::client::{Auth, Client};
+use crate::observe::Endpoint;
 use crate::retry::Retry;
 
 /// `Content-Range` of so many bytes at an offset: inclusive, without unit or total (GL-17). Of none
@@ -35,7 +36,9 @@ impl Client {
                     .body(body),
             )
         };
-        self.send(build, Retry::USUAL, None).await.0
+        self.send(build, (Endpoint::Trace, Retry::USUAL, None))
+            .await
+            .0
     }
 }
 

@@ -6,6 +6,7 @@ use vk_hub_proto::Secret;
 use crate::answer::Outcome;
 use crate::client::{Auth, Client, JsonRequest};
 use crate::features::Info;
+use crate::observe::Endpoint;
 use crate::retry::Retry;
 
 /// What a job's state becomes.
@@ -102,6 +103,7 @@ impl Client {
             method: reqwest::Method::PUT,
             path: &format!("jobs/{job}"),
             auth: Auth::Job(token),
+            endpoint: Endpoint::JobUpdate,
             retry: Retry::USUAL,
             within: None,
         };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Outcome;
 use crate::client::{Auth, Client, JsonRequest};
 use crate::features::Info;
+use crate::observe::Endpoint;
 use crate::retry::Retry;
 
 #[derive(Serialize)]
@@ -49,6 +50,7 @@ impl Client {
             method: reqwest::Method::POST,
             path: "runners/verify",
             auth: Auth::Runner,
+            endpoint: Endpoint::Verify,
             retry: Retry::USUAL,
             within: None,
         };
