@@ -1,0 +1,186 @@
+//! An operator of the hub decides whose jobs are taken, while daemon and jobs run.
+
+use std::fs::File;
+
+use serde_json::{Value, json};
+
+use crate::fleet::{Fleet, Party, test_root};
+use crate::program::{eventually, run, run_with};
+use crate::settings::Settings;
+
+fn asking(root: &std::path::Path) -> Fleet {
+    let settings = Settings {
+        approve: "ask",
+        approved: false,
+        ..Settings::default()
+    };
+    Fleet::with(root, &settings)
+}
+
+impl Fleet {
+    fn operate(&self, arguments: &[&str]) -> String {
+        run(&mut self.hub_command(arguments))
+    }
+
+    /// The only relay, as the hub shows it; none while the hub is down.
+    fn relay(&self) -> Option<Value> {
+        let ran = self.hub_command(&["relays", "--json"]).output().unwrap();
+        let relays: Value = serde_json::from_slice(&ran.stdout).ok()?;
+        relays.get(0).cloned()
+    }
+
+    /// Waits until the hub was told that the daemon's runner is in this state, without a request.
+    fn runner_is(&self, state: &str) {
+        eventually(&format!("the runner is {state}"), || {
+            let relay = self.relay()?;
+            let runner = &relay["runners"][0];
+            let is = runner["state"] == state && (state == "polling" || runner["requests"] == 0);
+            (relay["connected"] == true && is).then_some(())
+        });
+    }
+
+    /// Job requests that GitLab has seen.
+    fn requests(&self) -> u64 {
+        let status = self.lab.ask(&json!({ "cmd": "status" }));
+        status["runners"][0]["requests"].as_u64().unwrap()
+    }
+}
+
+/// SESS-01, SESS-09, SESS-10, SESS-11, ERR-10, ERR-24, ERR-25
+#[test]
+fn nothing_is_asked_until_the_server_is_approved_and_a_project_waits_for_its_own_word() {
+    let Some(root) = test_root("approvals") else {
+        return;
+    };
+    let mut fleet = asking(&root);
+    let (pipeline, job) = fleet.trigger(&["echo taken"]);
+    fleet.runner_is("server_pending");
+    assert_eq!(fleet.requests(), 0);
+    let status = fleet.operate(&["status"]);
+    assert!(status.contains("vk-hub gitlab approve s1"), "{status}");
+    let log = eventually("the daemon says why it waits", || {
+        let log = std::fs::read_to_string(fleet.path("daemon.log")).unwrap();
+        log.contains("waiting for approval").then_some(log)
+    });
+    assert!(log.contains("vk-hub gitlab approve s1"), "{log}");
+
+    fleet.operate(&["gitlab", "approve", "s1"]);
+    let ended = fleet.ended(pipeline);
+    let trace = fleet.trace(job);
+    assert_eq!(ended["status"], "failed", "{trace}");
+    assert_eq!(ended["failure_reason"], "runner_configuration_error");
+    let lines = [
+        "is waiting for approval on the fleet hub https://localhost:",
+        "Retry this job once an operator has approved it (Connections > GitLab > Pending).",
+    ];
+    for line in lines {
+        assert!(trace.contains(line), "no {line:?} in {trace}");
+    }
+    let waits = fleet.operate(&["gitlab", "pending"]);
+    assert!(waits.contains("p1"), "{waits}");
+
+    fleet.operate(&["gitlab", "approve", "p1"]);
+    let (pipeline, job) = fleet.trigger(&["echo taken"]);
+    let ended = fleet.ended(pipeline);
+    let trace = fleet.trace(job);
+    assert_eq!(ended["status"], "success", "{trace}");
+    fleet.assert_nothing_is_left();
+}
+
+/// SESS-12, SESS-15, ERR-11
+#[test]
+fn a_server_rejected_in_mid_job_lets_the_job_end_and_gets_no_other_asked_for() {
+    let Some(root) = test_root("a rejection") else {
+        return;
+    };
+    let mut fleet = asking(&root);
+    fleet.runner_is("server_pending");
+    fleet.operate(&["gitlab", "approve", "s1", "--projects", "all"]);
+    let (pipeline, job) = fleet.trigger(&["echo begun", "sleep 5", "echo to the end"]);
+    eventually("the job has begun", || {
+        fleet.trace(job).contains("begun").then_some(())
+    });
+    fleet.operate(&["gitlab", "reject", "s1"]);
+    fleet.runner_is("server_pending");
+    let asked = fleet.requests();
+    let (next, _) = fleet.trigger(&["echo another"]);
+    let ended = fleet.ended(pipeline);
+    let trace = fleet.trace(job);
+    assert_eq!(ended["status"], "success", "{trace}");
+    assert!(trace.contains("to the end"), "{trace}");
+    fleet.runner_is("server_pending");
+    assert_eq!(fleet.requests(), asked, "no other job is asked for");
+    assert_eq!(fleet.lab.jobs(next)[0]["status"], "pending");
+    fleet.operate(&["gitlab", "approve", "s1"]);
+    assert_eq!(fleet.ended(next)["status"], "success");
+    fleet.assert_nothing_is_left();
+}
+
+/// SESS-02, SESS-22, SESS-24
+#[test]
+fn an_approval_outlives_the_hub_and_the_session_comes_back() {
+    let Some(root) = test_root("a hub that restarts") else {
+        return;
+    };
+    let mut fleet = asking(&root);
+    fleet.runner_is("server_pending");
+    fleet.operate(&["gitlab", "approve", "s1", "--projects", "all"]);
+    fleet.runner_is("polling");
+    fleet.restart(Party::Hub);
+    fleet.wait_for_node();
+    fleet.runner_is("polling");
+    let relay = fleet.relay().unwrap();
+    assert_eq!(relay["status"], "approved");
+    let (pipeline, _) = fleet.trigger(&["echo after all"]);
+    assert_eq!(fleet.ended(pipeline)["status"], "success");
+    fleet.assert_nothing_is_left();
+    fleet.restart(Party::Daemon);
+    let (pipeline, _) = fleet.trigger(&["echo once more"]);
+    assert_eq!(fleet.ended(pipeline)["status"], "success");
+    fleet.assert_nothing_is_left();
+}
+
+/// SESS-14, SESS-21, ENR-09, ENR-15, ENR-18
+#[test]
+fn a_removed_relay_asks_no_more_and_its_daemon_joins_anew() {
+    let Some(root) = test_root("a relay that is removed") else {
+        return;
+    };
+    let mut fleet = asking(&root);
+    fleet.runner_is("server_pending");
+    fleet.operate(&["gitlab", "approve", "s1", "--projects", "all"]);
+    fleet.runner_is("polling");
+    let relay = fleet.relay().unwrap()["relay"].as_str().unwrap().to_owned();
+    fleet.operate(&["relays", "remove", &relay]);
+    eventually("the daemon says that it was refused", || {
+        let log = std::fs::read_to_string(fleet.path("daemon.log")).unwrap();
+        let said = log.contains("refused this daemon for good");
+        (said && log.contains("join --replace")).then_some(())
+    });
+    let (pipeline, _) = fleet.trigger(&["echo of a new relay"]);
+    fleet.stop(Party::Daemon);
+    assert_eq!(fleet.lab.jobs(pipeline)[0]["status"], "pending");
+    assert_eq!(fleet.relay(), None);
+
+    let again = |more: &[&str]| {
+        fleet.token(&["--kind", "gitlab"]);
+        let mut join = fleet.program("vk-gitlab");
+        join.arg("-c").arg(fleet.path("gitlab.toml"));
+        join.args(["join", &fleet.hub_url(), "--token", "-"]);
+        join.args(more);
+        join
+    };
+    let refused = again(&[]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("--replace"),
+        "{said}"
+    );
+    let mut join = again(&["--replace"]);
+    run_with(&mut join, File::open(fleet.path("token")).unwrap());
+    fleet.restart(Party::Daemon);
+    assert_eq!(fleet.ended(pipeline)["status"], "success");
+    let new = fleet.relay().unwrap()["relay"].as_str().unwrap().to_owned();
+    assert_ne!(new, relay, "a removed relay gets a new ID");
+    fleet.assert_nothing_is_left();
+}
