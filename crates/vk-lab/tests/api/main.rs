@@ -21,6 +21,7 @@ mod git;
 mod honesty;
 mod invariants;
 mod lab;
+mod load;
 mod outages;
 mod queue;
 mod rates;
