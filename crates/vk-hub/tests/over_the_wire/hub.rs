@@ -140,11 +140,21 @@ impl Hub {
         relay: RelayId,
         key: &Key,
     ) -> Result<Relay, SessionError> {
+        let versions = VersionRange { min: 1, max: 1 };
+        self.relay_session_of(relay, key, versions).await
+    }
+
+    pub(crate) async fn relay_session_of(
+        &self,
+        relay: RelayId,
+        key: &Key,
+        versions: VersionRange,
+    ) -> Result<Relay, SessionError> {
         let opening = Opening {
             id: relay,
             incarnation: Incarnation::from_bytes([1; 16]),
             key,
-            versions: VersionRange { min: 1, max: 1 },
+            versions,
             program: "test",
         };
         open_relay(&self.dialer(), &opening).await.map(Relay)

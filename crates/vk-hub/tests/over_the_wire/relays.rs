@@ -6,7 +6,7 @@ use vk_hub_client::session::SessionError;
 use vk_hub_core::{OperatorRequest, ServerNumber};
 use vk_hub_proto::RelayId;
 use vk_hub_proto::client::{ErrorCode, JobSubmission};
-use vk_hub_proto::node_session::RefusedCode;
+use vk_hub_proto::node_session::{RefusedCode, VersionRange};
 use vk_hub_proto::relay_session::{RelayMessage, RelayRunnerState, RunnerBeat, ServerStatus};
 
 use crate::hub::{Hub, placement, request_id, spec};
@@ -113,6 +113,23 @@ async fn a_relay_that_is_none_or_is_removed_is_refused_for_good() {
     assert_eq!(relay.refused().await, RefusedCode::Revoked);
     let refused = hub.relay_session(id, &key).await;
     assert_eq!(code(refused), RefusedCode::NotEnrolled);
+}
+
+/// SESS-16, SESS-21
+#[tokio::test]
+async fn versions_that_do_not_meet_are_refused_and_may_be_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::start_asking(dir.path().join("data")).await;
+    let (id, key) = hub.enrolled().await;
+    let later = VersionRange { min: 2, max: 9 };
+    let refused = hub.relay_session_of(id, &key, later).await;
+    let Err(error @ SessionError::Refused { code, .. }) = refused.map(|_| ()) else {
+        panic!("a refusal")
+    };
+    assert_eq!((code, error.is_for_good()), (RefusedCode::Version, false));
+    let wide = VersionRange { min: 1, max: 9 };
+    let opened = hub.relay_session_of(id, &key, wide).await.unwrap();
+    assert_eq!(opened.0.version, 1);
 }
 
 /// SESS-27

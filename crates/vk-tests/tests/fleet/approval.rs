@@ -1,6 +1,7 @@
 //! An operator of the hub decides whose jobs are taken, while daemon and jobs run.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::fleet::{Fleet, Party, test_root};
 use crate::program::{eventually, run, run_with};
 use crate::settings::Settings;
 
-fn asking(root: &std::path::Path) -> Fleet {
+fn asking(root: &Path) -> Fleet {
     let settings = Settings {
         approve: "ask",
         approved: false,
@@ -39,6 +40,22 @@ impl Fleet {
         });
     }
 
+    /// The runner's token is in no file of hub or node, and the job's calls came from the daemon.
+    fn assert_only_the_daemon_speaks_for_the_runner(&self, job: &Value) {
+        let token = std::fs::read_to_string(self.path("runner-token")).unwrap();
+        let token = token.trim();
+        for place in ["hub", "node", "hub.log", "node.log"] {
+            for file in files_below(&self.path(place)) {
+                let bytes = std::fs::read(&file).unwrap_or_default();
+                let mut windows = bytes.windows(token.len());
+                let found = windows.any(|window| window == token.as_bytes());
+                assert!(!found, "the runner's token is in {}", file.display());
+            }
+        }
+        let system_id = std::fs::read_to_string(self.path("daemon/system_id")).unwrap();
+        assert_eq!(job["manager"].as_str(), system_id.lines().next());
+    }
+
     /// Job requests that GitLab has seen.
     fn requests(&self) -> u64 {
         let status = self.lab.ask(&json!({ "cmd": "status" }));
@@ -46,7 +63,15 @@ impl Fleet {
     }
 }
 
-/// SESS-01, SESS-09, SESS-10, SESS-11, ERR-10, ERR-24, ERR-25
+fn files_below(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return vec![path.to_owned()];
+    };
+    let entries = entries.flatten().map(|entry| entry.path());
+    entries.flat_map(|path| files_below(&path)).collect()
+}
+
+/// SESS-01, SESS-09, SESS-10, SESS-11, ERR-10, ERR-24, ERR-25, FLOW-01
 #[test]
 fn nothing_is_asked_until_the_server_is_approved_and_a_project_waits_for_its_own_word() {
     let Some(root) = test_root("approvals") else {
@@ -85,6 +110,7 @@ fn nothing_is_asked_until_the_server_is_approved_and_a_project_waits_for_its_own
     let trace = fleet.trace(job);
     assert_eq!(ended["status"], "success", "{trace}");
     fleet.assert_nothing_is_left();
+    fleet.assert_only_the_daemon_speaks_for_the_runner(&ended);
 }
 
 /// SESS-12, SESS-15, ERR-11
@@ -140,7 +166,7 @@ fn an_approval_outlives_the_hub_and_the_session_comes_back() {
     fleet.assert_nothing_is_left();
 }
 
-/// SESS-14, SESS-21, ENR-09, ENR-15, ENR-18
+/// SESS-14, SESS-21, ENR-04, ENR-06, ENR-09, ENR-15, ENR-18
 #[test]
 fn a_removed_relay_asks_no_more_and_its_daemon_joins_anew() {
     let Some(root) = test_root("a relay that is removed") else {
@@ -162,6 +188,8 @@ fn a_removed_relay_asks_no_more_and_its_daemon_joins_anew() {
     assert_eq!(fleet.lab.jobs(pipeline)[0]["status"], "pending");
     assert_eq!(fleet.relay(), None);
 
+    let key = || std::fs::read(fleet.path("daemon/hub/key.pk8")).ok();
+    let first = key();
     let again = |more: &[&str]| {
         fleet.token(&["--kind", "gitlab"]);
         let mut join = fleet.program("vk-gitlab");
@@ -178,9 +206,18 @@ fn a_removed_relay_asks_no_more_and_its_daemon_joins_anew() {
     );
     let mut join = again(&["--replace"]);
     run_with(&mut join, File::open(fleet.path("token")).unwrap());
+    assert!(key().is_some() && key() != first, "a key of its own");
     fleet.restart(Party::Daemon);
     assert_eq!(fleet.ended(pipeline)["status"], "success");
     let new = fleet.relay().unwrap()["relay"].as_str().unwrap().to_owned();
     assert_ne!(new, relay, "a removed relay gets a new ID");
     fleet.assert_nothing_is_left();
+    fleet.stop(Party::Daemon);
+    fleet.stop(Party::Hub);
+    let mut leave = fleet.program("vk-gitlab");
+    run(leave.arg("-c").arg(fleet.path("gitlab.toml")).arg("leave"));
+    assert_eq!(
+        files_below(&fleet.path("daemon/hub")),
+        Vec::<PathBuf>::new()
+    );
 }
