@@ -9,15 +9,16 @@ use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
-use vk_hub_core::Settings;
+use vk_hub_core::{OperatorRequest, Settings};
+use vk_hub_proto::RelayId;
 use vk_kill::KillPoints;
 
 use crate::admin::AdminServer;
 use crate::config::Config;
-use crate::fleet::{Fleet, OpenStore};
+use crate::fleet::{Fleet, FleetHandle, OpenStore};
 use crate::http::{Caps, Context, Listener};
 use crate::members::Members;
-use crate::store::{Sqlite, Store};
+use crate::store::{MemberKind, Sqlite, Store};
 use crate::tls::{self, Files};
 
 /// How often nodes give a sign of life.
@@ -43,12 +44,13 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let open: OpenStore =
         Box::new(move || Ok(Box::new(Sqlite::open(&database)?) as Box<dyn Store>));
     let outputs = config.data_dir.join("jobs");
-    let settings = with_test_times(&config.settings);
+    let settings = as_a_test_says(&config.settings);
     let (fleet, handle) = Fleet::open(settings, open, outputs, kill)?;
     let server_config = match &tls {
         Some((cert, key)) => Some(tls::server(cert, key)?),
         None => None,
     };
+    tokio::spawn(finish_removals(handle.clone(), members.clone()));
     let context = Context {
         fleet: handle.clone(),
         members: members.clone(),
@@ -86,11 +88,35 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The settings as they are, but for times that a build with kill points is told.
-fn with_test_times(settings: &Settings) -> Settings {
+/// A relay that was removed is no member any more; where the hub died before the fleet let it go, too,
+/// that is made up for. Otherwise its GitLab server would count as used for ever.
+async fn finish_removals(fleet: FleetHandle, members: Members) {
+    let known = |core: &vk_hub_core::Fleet| core.relays().map(|relay| relay.relay).collect();
+    // The fleet is gone: so is the hub.
+    let Ok(known): Result<Vec<RelayId>, _> = fleet.look(known).await else {
+        return;
+    };
+    let is_stranger =
+        |relay: &RelayId| members.find(MemberKind::GitLab, relay.as_bytes()).is_none();
+    for relay in known.into_iter().filter(is_stranger) {
+        tracing::info!(%relay, "a removal that was cut short is finished");
+        if fleet
+            .operator(OperatorRequest::RemoveRelay { relay })
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// The settings as they are, but for times and bounds that a build with kill points is told.
+fn as_a_test_says(settings: &Settings) -> Settings {
     Settings {
         remember_requests: vk_kill::seconds("REMEMBER_REQUESTS", settings.remember_requests),
         redial_window: vk_kill::seconds("REDIAL_WINDOW", settings.redial_window),
+        servers: vk_kill::number("SERVERS", settings.servers),
+        projects: vk_kill::number("PROJECTS", settings.projects),
         ..settings.clone()
     }
 }

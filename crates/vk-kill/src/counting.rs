@@ -10,9 +10,18 @@ use crate::{At, AtError, Boundary, Kind};
 /// The number of seconds that `VK_TEST_<name>` says, where it is one; else the usual time.
 #[must_use]
 pub fn seconds(name: &str, usual: Duration) -> Duration {
+    told(name).map_or(usual, Duration::from_secs)
+}
+
+/// The number that `VK_TEST_<name>` says, where it is one; else the usual one.
+#[must_use]
+pub fn number(name: &str, usual: usize) -> usize {
+    told(name).unwrap_or(usual)
+}
+
+fn told<T: std::str::FromStr>(name: &str) -> Option<T> {
     let told = std::env::var(format!("VK_TEST_{name}")).ok();
-    let told = told.and_then(|text| text.parse().ok());
-    told.map_or(usual, Duration::from_secs)
+    told.and_then(|text| text.parse().ok())
 }
 
 /// Counts boundaries and dies at the one that was asked for.

@@ -10,6 +10,12 @@ pub const fn seconds(_name: &str, usual: Duration) -> Duration {
     usual
 }
 
+/// The number as it is: this build has no other.
+#[must_use]
+pub const fn number(_name: &str, usual: usize) -> usize {
+    usual
+}
+
 /// No kill points: this build has none.
 #[derive(Clone, Debug, Default)]
 pub struct KillPoints;

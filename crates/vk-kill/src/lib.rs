@@ -16,7 +16,8 @@
 //! program that runs can be told. No file is no moment; counting begins when the file's text
 //! changes, and whoever dies removes the file just before.
 //!
-//! Times that no test can wait for come from `VK_TEST_<NAME>` in such a build ([`seconds`]).
+//! Times that no test can wait for, and bounds that none can fill, come from `VK_TEST_<NAME>` in such
+//! a build ([`seconds`], [`number`]).
 //!
 //! It must know neither cores nor edges: variants are names.
 
@@ -30,6 +31,6 @@ mod idle;
 
 pub use at::{At, AtError, Boundary, Kind};
 #[cfg(feature = "kill-points")]
-pub use counting::{KillPoints, seconds};
+pub use counting::{KillPoints, number, seconds};
 #[cfg(not(feature = "kill-points"))]
-pub use idle::{KillPoints, seconds};
+pub use idle::{KillPoints, number, seconds};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use vk_hub_core::{Keep, Principal, Record, Row, Subject};
 use vk_hub_proto::hex::Hex;
 
@@ -95,7 +95,10 @@ impl Sqlite {
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let run = |connection: &mut Connection| {
-            let transaction = connection.transaction()?;
+            // Members and records have a connection each. A transaction that reads before it writes
+            // would fail at once where the other wrote in between; this one waits its turn.
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let done = work(&transaction)?;
             transaction.commit()?;
             Ok(done)
@@ -364,6 +367,30 @@ mod tests {
             public_key: Hex([key; 32]),
             hostname: "host".into(),
         }
+    }
+
+    #[test]
+    fn what_reads_before_it_writes_is_not_overtaken_by_the_other_connection() {
+        let (dir, mut members) = open();
+        let mut records = Sqlite::open(&dir.path().join("hub.db")).unwrap();
+        let (told, done) = std::sync::mpsc::channel();
+        let mut writer = None;
+        let read_and_written = members.transaction("test", |transaction| {
+            let count = "SELECT count(*) FROM token";
+            let tokens: i64 = transaction.query_row(count, [], |row| row.get(0))?;
+            writer = Some(std::thread::spawn(move || {
+                let job = JobId::from_bytes([1; 16]);
+                let written = records.append(&[Record::JobQueued { job }]);
+                let _ = told.send(());
+                written
+            }));
+            // As it must be, the other one waits; else it is through long before this is over.
+            let _ = done.recv_timeout(Duration::from_millis(300));
+            transaction.execute("DELETE FROM token", [])?;
+            Ok(tokens)
+        });
+        assert_eq!(read_and_written.unwrap(), 0);
+        writer.unwrap().join().unwrap().unwrap();
     }
 
     #[test]
