@@ -1,13 +1,15 @@
 //! Relays: the server each is bound to, and their sessions.
 
+use proptest::prelude::*;
 use vk_hub_core::{
-    Approve, Decision, Effect, FromRelay, Input, OperatorRequest, Record, ServerNumber,
+    Answer, Approve, Decision, Effect, FromRelay, Input, OperatorRequest, Record, ServerNumber,
     SessionHandle,
 };
+use vk_hub_proto::client::ErrorCode;
 use vk_hub_proto::node_session::RefusedCode;
 use vk_hub_proto::relay_session::ServerStatus;
 
-use crate::bench::{Bench, relay_closed, relay_id, relay_report, server_status};
+use crate::bench::{Bench, code, relay_closed, relay_id, relay_report, server_status, submission};
 use crate::property::rows;
 
 fn asking() -> Bench {
@@ -255,4 +257,108 @@ fn a_store_that_failed_closes_relays_sessions_too() {
         relay,
     });
     assert_eq!(relay_closed(&effects, late), Some(RefusedCode::Internal));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Open(u8),
+    Close(u8),
+    Report(u8, u8),
+    Decide(u32, bool),
+    Remove(u8),
+    Submit(u8),
+    /// The hub dies and opens from all records, or from the rows that count.
+    Restart(bool),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let relay = 1_u8..4;
+    prop_oneof![
+        2 => relay.clone().prop_map(Op::Open),
+        1 => relay.clone().prop_map(Op::Close),
+        6 => (relay.clone(), 1_u8..6).prop_map(|(relay, key)| Op::Report(relay, key)),
+        3 => (1_u32..8, prop::bool::weighted(0.7)).prop_map(|(s, yes)| Op::Decide(s, yes)),
+        1 => relay.clone().prop_map(Op::Remove),
+        4 => relay.prop_map(Op::Submit),
+        1 => any::<bool>().prop_map(Op::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever happens, what a relay was told last is how its server stands (the bench asks the
+    /// machine after every step), a submission is judged by exactly that, and a hub that restarts
+    /// judges as before.
+    #[test]
+    fn a_submission_is_judged_by_what_the_relay_was_told(ops in prop::collection::vec(op(), 1..60)) {
+        let mut bench = Bench::with(|settings| {
+            settings.approve = Approve::Ask;
+            settings.servers = 4;
+        });
+        let mut sessions = std::collections::BTreeMap::new();
+        for (number, op) in ops.into_iter().enumerate() {
+            match op {
+                Op::Open(relay) => {
+                    sessions.insert(relay, bench.open_relay(relay).0);
+                }
+                Op::Close(relay) => {
+                    if let Some(session) = sessions.remove(&relay) {
+                        bench.close(session);
+                    }
+                }
+                Op::Report(relay, key) => {
+                    if let Some(session) = sessions.get(&relay) {
+                        bench.reports(*session, relay_report(key));
+                    }
+                }
+                Op::Decide(server, approved) => {
+                    bench.operate(OperatorRequest::DecideServer {
+                        server: ServerNumber(server),
+                        approved,
+                        all_projects: Some(true),
+                    });
+                }
+                Op::Remove(relay) => {
+                    sessions.remove(&relay);
+                    let relay = relay_id(relay);
+                    bench.operate(OperatorRequest::RemoveRelay { relay });
+                }
+                Op::Submit(relay) => submits(&mut bench, relay, u8::try_from(number).unwrap()),
+                Op::Restart(all) => {
+                    let before = standing(&bench);
+                    let records = if all { bench.records.clone() } else { rows(&bench.records) };
+                    bench.restart_from(records);
+                    sessions.clear();
+                    prop_assert_eq!(standing(&bench), before);
+                }
+            }
+        }
+    }
+}
+
+/// How each relay's server stands, of those that have ever reported one.
+fn standing(bench: &Bench) -> Vec<(vk_hub_proto::RelayId, ServerStatus)> {
+    let all = bench.fleet.relays();
+    all.filter_map(|relay| Some((relay.relay, relay.status?)))
+        .collect()
+}
+
+fn submits(bench: &mut Bench, relay: u8, number: u8) {
+    let mut relays = bench.fleet.relays();
+    let known = relays.find(|one| one.relay == relay_id(relay));
+    let status = known.and_then(|one| one.status);
+    drop(relays);
+    let request = Bench::submit_request(number, submission(number, None));
+    let answer = bench.ask_as(relay, request);
+    let expected = match status {
+        Some(ServerStatus::Approved) => {
+            assert!(matches!(answer, Answer::Submitted(_)), "{answer:?}");
+            return;
+        }
+        Some(ServerStatus::Rejected) => ErrorCode::ProjectRejected,
+        Some(ServerStatus::Rebound) => ErrorCode::Forbidden,
+        Some(ServerStatus::Pending) | None => ErrorCode::ApprovalPending,
+    };
+    assert_eq!(code(&answer), (403, expected), "{status:?}");
 }

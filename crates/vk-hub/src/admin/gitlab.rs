@@ -1,5 +1,6 @@
 //! What operators are shown of GitLab's servers and projects, and of relays, and what they decide.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -179,7 +180,11 @@ pub(super) fn pending(fleet: &Fleet, approve: Approve) -> Vec<PendingRow> {
     }
     let waits = |decision| decision == Decision::Pending;
     let mut rows = Vec::new();
-    for one in fleet.gitlab_servers().filter(|one| waits(one.decision)) {
+    let servers: BTreeMap<ServerNumber, _> = fleet
+        .gitlab_servers()
+        .map(|one| (one.number, one))
+        .collect();
+    for one in servers.values().filter(|one| waits(one.decision)) {
         rows.push(PendingRow {
             id: one.number.to_string(),
             what: format!("GitLab server {}{}", one.url, key(one.spki_sha256)),
@@ -189,9 +194,7 @@ pub(super) fn pending(fleet: &Fleet, approve: Approve) -> Vec<PendingRow> {
         .relays()
         .filter(|relay| relay.status == Some(ServerStatus::Rebound));
     for relay in rebound {
-        let server = fleet
-            .gitlab_servers()
-            .find(|one| Some(one.number) == relay.server);
+        let server = relay.server.and_then(|number| servers.get(&number));
         rows.extend(server.map(|one| PendingRow {
             id: one.number.to_string(),
             what: format!(
@@ -203,9 +206,7 @@ pub(super) fn pending(fleet: &Fleet, approve: Approve) -> Vec<PendingRow> {
         }));
     }
     for one in fleet.gitlab_projects().filter(|one| waits(one.decision)) {
-        let server = fleet
-            .gitlab_servers()
-            .find(|server| server.number == one.server);
+        let server = servers.get(&one.server);
         if server.is_none_or(|server| !server.all_projects) {
             rows.push(PendingRow {
                 id: one.number.to_string(),
@@ -225,9 +226,10 @@ fn key(key: Option<Hex<32>>) -> String {
 
 /// All enrolled relays, with what the fleet knows of them.
 pub(super) fn relays(fleet: &Fleet, members: &Members) -> Vec<RelayRow> {
+    let all: BTreeMap<RelayId, _> = fleet.relays().map(|one| (one.relay, one)).collect();
     let row = |member: crate::store::Member| {
         let relay = member.relay();
-        let known = fleet.relays().find(|one| one.relay == relay);
+        let known = all.get(&relay);
         let report = known.and_then(|known| known.report);
         let runners = known.map_or(&[][..], |known| known.runners);
         let runner = |beat: &vk_hub_proto::relay_session::RunnerBeat| RunnerRow {
