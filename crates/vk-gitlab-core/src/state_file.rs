@@ -76,14 +76,6 @@ pub enum StateFileError {
     },
 }
 
-#[derive(Serialize)]
-struct Written<'a> {
-    relay: RelayId,
-    jobs: Vec<Entry>,
-    #[serde(flatten)]
-    unknown: &'a BTreeMap<String, Value>,
-}
-
 #[derive(Deserialize)]
 struct Read {
     relay: Option<RelayId>,
@@ -102,15 +94,52 @@ pub fn render<'a>(
     jobs: impl IntoIterator<Item = &'a JobRecord>,
     unknown: &BTreeMap<String, Value>,
 ) -> Result<String, StateFileError> {
-    let written = Written {
-        relay,
-        jobs: jobs.into_iter().map(Entry::of).collect(),
-        unknown,
-    };
-    let mut text =
-        serde_json::to_string_pretty(&written).map_err(|source| StateFileError::Json { source })?;
-    text.push('\n');
+    let jobs: Vec<String> = jobs.into_iter().map(render_job).collect::<Result<_, _>>()?;
+    assemble(relay, jobs.iter().map(String::as_str), unknown)
+}
+
+/// Renders one job's record as it stands in the file, so that a job that has not changed need not be
+/// rendered again: its spec may be half a megabyte.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_job(job: &JobRecord) -> Result<String, StateFileError> {
+    Ok(indented(&pretty(&Entry::of(job))?, 4))
+}
+
+/// Puts a file together from rendered jobs.
+///
+/// # Errors
+/// As [`render`].
+pub fn assemble<'a>(
+    relay: RelayId,
+    jobs: impl IntoIterator<Item = &'a str>,
+    unknown: &BTreeMap<String, Value>,
+) -> Result<String, StateFileError> {
+    let mut text = format!("{{\n  \"relay\": {},\n  \"jobs\": [", pretty(&relay)?);
+    let mut jobs = jobs.into_iter().peekable();
+    let any = jobs.peek().is_some();
+    while let Some(job) = jobs.next() {
+        text.push_str("\n    ");
+        text.push_str(job);
+        text.push_str(if jobs.peek().is_some() { "," } else { "" });
+    }
+    text.push_str(if any { "\n  ]" } else { "]" });
+    for (key, value) in unknown {
+        let value = indented(&pretty(value)?, 2);
+        text.push_str(&format!(",\n  {}: {value}", pretty(key)?));
+    }
+    text.push_str("\n}\n");
     Ok(text)
+}
+
+fn pretty(value: &impl Serialize) -> Result<String, StateFileError> {
+    serde_json::to_string_pretty(value).map_err(|source| StateFileError::Json { source })
+}
+
+/// A JSON text so many columns further in: its strings hold no line breaks.
+fn indented(text: &str, by: usize) -> String {
+    text.replace('\n', &format!("\n{:by$}", ""))
 }
 
 /// Reads a file on behalf of this relay.

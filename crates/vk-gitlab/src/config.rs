@@ -10,6 +10,8 @@ use gitlab_runner_api::{BaseUrl, short_token};
 use vk_hub_proto::Secret;
 use vk_hub_proto::client::Placement;
 
+use crate::metrics::Listen;
+
 pub use size::parse_size;
 
 /// The daemon's configuration.
@@ -19,6 +21,8 @@ pub struct Config {
     pub concurrent: u32,
     /// How long running jobs are waited for at shutdown.
     pub shutdown_timeout: Duration,
+    /// Seconds a job may wait for a place (ADM-21).
+    pub place_within_secs: u32,
     /// Where state is kept, mode 0700.
     pub state_dir: PathBuf,
     /// Where the system ID is kept.
@@ -27,8 +31,19 @@ pub struct Config {
     pub url: String,
     /// Its API.
     pub base: BaseUrl,
+    /// Where metrics are served, if anywhere.
+    pub metrics: Option<Metrics>,
     /// The runners, in the file's order.
     pub runners: Vec<Runner>,
+}
+
+/// `[metrics]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where.
+    pub listen: Listen,
+    /// Whether projects are named.
+    pub project_labels: bool,
 }
 
 /// One runner.

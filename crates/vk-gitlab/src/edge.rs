@@ -9,10 +9,13 @@ mod effects;
 mod expiry;
 mod gitlab;
 mod hub;
+mod keep;
 mod reload;
 mod runner;
+mod snapshot;
 mod standing;
 
 pub use daemon::{Daemon, Ended};
 pub use reload::{Settings, Word};
 pub use runner::Prepared;
+pub(crate) use snapshot::phase_name;

@@ -10,13 +10,14 @@ use vk_hub_client::enrolment::{Directory, Enrolment};
 use vk_hub_proto::RelayId;
 
 use crate::config::Config;
+use crate::edge::phase_name;
 
 #[derive(Serialize)]
 struct Row {
     runner: String,
     gitlab_job: u64,
     hub_job: Option<String>,
-    phase: String,
+    phase: &'static str,
     taken_at: u64,
 }
 
@@ -66,7 +67,7 @@ fn row(runner: &str, job: &JobRecord) -> Row {
         runner: runner.to_owned(),
         gitlab_job: job.taken.gitlab_job,
         hub_job: job.hub_job.map(|job| job.to_string()),
-        phase: format!("{:?}", job.phase()).to_lowercase(),
+        phase: phase_name(job.phase()),
         taken_at: job.taken.taken_at,
     }
 }

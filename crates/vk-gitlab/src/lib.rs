@@ -13,6 +13,7 @@ mod enrol;
 mod jobs;
 pub mod log;
 mod log_lines;
+pub mod metrics;
 pub mod operator;
 mod run;
 pub mod session;

@@ -14,6 +14,7 @@ use vk_hub_proto::RelayId;
 
 use crate::config::{Config, Runner, read_token};
 use crate::edge::{Prepared, Settings, Word};
+use crate::metrics::{Meter, Metrics};
 use crate::session::About;
 use crate::state::StateDir;
 use crate::translate;
@@ -42,6 +43,7 @@ pub struct Operator {
     prints: BTreeMap<PathBuf, Print>,
     /// The certificate that any of the runners' clients saw last.
     leaf: Leaf,
+    metrics: Arc<Metrics>,
 }
 
 impl Operator {
@@ -55,6 +57,10 @@ impl Operator {
         system_id: String,
     ) -> Operator {
         let prints = prints(&config);
+        let labels = config
+            .metrics
+            .as_ref()
+            .is_some_and(|one| one.project_labels);
         Operator {
             path,
             config,
@@ -64,6 +70,7 @@ impl Operator {
             known: BTreeSet::new(),
             prints,
             leaf: Leaf::default(),
+            metrics: Metrics::new(VERSION, REVISION, labels),
         }
     }
 
@@ -71,6 +78,12 @@ impl Operator {
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// What the daemon is, apart from its runners.
@@ -108,6 +121,7 @@ impl Operator {
         Ok(Settings {
             concurrent: self.config.concurrent,
             shutdown_timeout: self.config.shutdown_timeout,
+            place_within_secs: self.config.place_within_secs,
             runners,
         })
     }
@@ -191,6 +205,7 @@ impl Operator {
                 "system_id_file",
                 self.config.system_id_file != new.system_id_file,
             ),
+            ("metrics", self.config.metrics != new.metrics),
         ];
         if let Some((key, _)) = fixed.iter().find(|(_, changed)| *changed) {
             bail!(
@@ -228,9 +243,13 @@ impl Operator {
             version: VERSION.to_owned(),
             revision: REVISION.to_owned(),
         };
+        let client = client(config, runner, &self.system_id)?
+            .with_leaf(self.leaf.clone())
+            .with_observer(self.metrics.observer());
         Ok(Prepared {
             config: runner.clone(),
-            client: Arc::new(client(config, runner, &self.system_id)?.with_leaf(self.leaf.clone())),
+            client: Arc::new(client),
+            meter: Meter::new(Arc::clone(&self.metrics), runner.name.clone()),
             translation,
             tls_client,
             stored,

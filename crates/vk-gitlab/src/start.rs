@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::edge::{Daemon, Ended, Word};
 use crate::operator::{self, Operator};
 use crate::state::StateDir;
-use crate::{session, system_id};
+use crate::{metrics, session, system_id};
 
 /// How often token files are looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -54,6 +54,10 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         .context("a state file's jobs do not fit together")?;
     tracing::info!(gitlab = operator.config().url, hub = hub_url, %relay, runners, "the daemon is up");
     let (say, words) = mpsc::channel(2);
+    if let Some(metrics) = &operator.config().metrics {
+        let served = metrics::serve(&metrics.listen, operator.metrics(), say.clone()).await;
+        served.with_context(|| format!("metrics cannot be served on {:?}", metrics.listen))?;
+    }
     tokio::spawn(operate(operator, Signals::new()?, say));
     match daemon.run(words).await {
         Ended::Drained => tracing::info!("no job was left"),

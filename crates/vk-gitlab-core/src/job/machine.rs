@@ -121,6 +121,12 @@ impl Job {
         self.record.as_ref().filter(|_| self.store.keeps())
     }
 
+    /// How many bytes of the trace GitLab has, as far as is known.
+    #[must_use]
+    pub const fn trace_offset(&self) -> u64 {
+        self.trace.gitlab
+    }
+
     /// Starts anew from what is kept: nothing of what was under way is believed (STATE-04). Of a
     /// committed job GitLab is asked first how it stands (STATE-25).
     pub(super) fn resume(&mut self, now: Now, job: JobRecord, step: &mut Step) {

@@ -10,9 +10,10 @@ use vk_hub_proto::client::{Envelope, Placement};
 use vk_hub_proto::{Name, Secret, limit};
 
 use super::{
-    Config, ConfigError, NO_TOKEN, Runner, Warnings, default_name, is_name, is_token, parse_size,
-    read_token,
+    Config, ConfigError, Metrics, NO_TOKEN, Runner, Warnings, default_name, is_name, is_token,
+    parse_size, read_token,
 };
+use crate::metrics::ListenError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +24,9 @@ struct File {
     shutdown_timeout: Option<u64>,
     system_id_file: Option<PathBuf>,
     state_dir: Option<PathBuf>,
+    place_within_secs: Option<u32>,
     gitlab: GitLab,
+    metrics: Option<MetricsTable>,
     #[serde(default)]
     runners: Vec<RunnerTable>,
 }
@@ -32,6 +35,14 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct GitLab {
     url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsTable {
+    listen: String,
+    #[serde(default)]
+    project_labels: bool,
 }
 
 #[derive(Deserialize)]
@@ -122,6 +133,9 @@ fn default_disk() -> Size {
 /// The largest `output_limit`: GitLab drops a job at 100 MiB (CFG-18).
 const OUTPUT_LIMIT: u64 = 63 * 1024 * 1024;
 
+/// How long a job may wait for a place (ADM-21).
+const PLACE_WITHIN_SECS: u32 = 300;
+
 /// Parses and checks.
 pub(super) fn parse(text: &str, path: &Path) -> Result<(Config, Warnings), ConfigError> {
     let file: File = toml::from_str(text).map_err(|error| ConfigError::Parse {
@@ -151,6 +165,21 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<(Config, Warnings), Confi
         .url
         .parse()
         .map_err(|error: gitlab_runner_api::BaseUrlError| value("gitlab.url", error.to_string()))?;
+    let place_within_secs = file.place_within_secs.unwrap_or(PLACE_WITHIN_SECS);
+    if !(10..=limit::PLACE_WITHIN_SECS).contains(&place_within_secs) {
+        let why = format!("it must be 10 to {}", limit::PLACE_WITHIN_SECS);
+        return Err(value("place_within_secs", why));
+    }
+    let metrics = match &file.metrics {
+        None => None,
+        Some(table) => Some(Metrics {
+            listen: table
+                .listen
+                .parse()
+                .map_err(|error: ListenError| value("metrics.listen", error.to_string()))?,
+            project_labels: table.project_labels,
+        }),
+    };
     let mut warnings = Vec::new();
     let mut runners = Vec::new();
     for (index, table) in file.runners.iter().enumerate() {
@@ -185,6 +214,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<(Config, Warnings), Confi
         system_id_file: base_dir.join(system_id_file),
         url: file.gitlab.url,
         base,
+        metrics,
+        place_within_secs,
         runners,
     };
     Ok((config, warnings))

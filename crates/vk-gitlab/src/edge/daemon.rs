@@ -1,6 +1,6 @@
 //! The loop itself.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,18 +13,16 @@ use vk_gitlab_core::state_file::StateFile;
 use vk_hub_client::api::Client as HubClient;
 use vk_hub_proto::RelayId;
 use vk_kill::KillPoints;
-use vk_step::{Core as _, Now, OpenError, Variant as _};
+use vk_step::{Core as _, Now, OpenError};
 
 use super::calls::Event;
-use super::effects::Effects;
+use super::keep::Step;
 use super::reload::{Settings, Word};
 use super::runner::{JobEdge, Prepared, RunnerEdge, Seat, runner_index};
 use super::standing::Standing;
 use crate::clock::unix_now;
 use crate::session::{Line, Told};
 
-/// How long a job may wait for a place (ADM-21).
-const PLACE_WITHIN: Duration = Duration::from_secs(300);
 /// Events taken in a row before state is written.
 const EVENTS: usize = 256;
 
@@ -33,14 +31,6 @@ const EVENTS: usize = 256;
 pub(super) enum Effect {
     Acquire(usize, acquire::Effect),
     Job(u64, job::Effect),
-}
-
-/// A step that waits for its runner's file.
-struct Step {
-    /// Whose records it has: the runner, and the job.
-    kept: Option<(usize, u64)>,
-    records: Vec<job::Record>,
-    effects: Vec<Effect>,
 }
 
 /// How the daemon ended.
@@ -69,10 +59,10 @@ pub struct Daemon {
     pub(super) standing: Standing,
     told: mpsc::Receiver<Told>,
     inbox: mpsc::UnboundedReceiver<Event>,
-    kill: KillPoints,
+    pub(super) kill: KillPoints,
     origin: Instant,
-    gathering: VecDeque<Step>,
-    writing: Option<VecDeque<Step>>,
+    pub(super) gathering: VecDeque<Step>,
+    pub(super) writing: Option<VecDeque<Step>>,
 }
 
 impl Daemon {
@@ -89,7 +79,8 @@ impl Daemon {
         kill: KillPoints,
     ) -> Result<Daemon, OpenError> {
         let (events, inbox) = mpsc::unbounded_channel();
-        let place_within = vk_kill::seconds("PLACE_WITHIN", PLACE_WITHIN);
+        let place_within = Duration::from_secs(settings.place_within_secs.into());
+        let place_within = vk_kill::seconds("PLACE_WITHIN", place_within);
         let mut daemon = Daemon {
             relay,
             hub,
@@ -161,6 +152,8 @@ impl Daemon {
                 () = sleep => self.timeouts(),
                 word = words.recv() => match word {
                     Some(Word::Settings(settings)) => self.settings(*settings),
+                    // Who asked may have gone.
+                    Some(Word::Tell(asks)) => drop(asks.send(self.snapshot())),
                     Some(Word::Stop) if !self.is_stopping() => self.stop(),
                     Some(Word::Stop) | None => return self.ended(),
                 },
@@ -302,7 +295,10 @@ impl Daemon {
             Event::Acquire(seat, input) if seat == self.seat(seat.index) => {
                 self.acquire_input(seat.index, input);
             }
-            Event::Job(key, input) => self.job_input(key, input),
+            Event::Job(key, input) => {
+                self.output_grew(key, &input);
+                self.job_input(key, input);
+            }
             Event::Fetched {
                 key,
                 call,
@@ -312,6 +308,7 @@ impl Daemon {
                 let answer = answer.map(|(read, bytes)| {
                     if let Some(job) = self.jobs.get_mut(&key) {
                         job.fetched = (offset, bytes);
+                        job.output_len = job.output_len.max(read.total);
                     }
                     read
                 });
@@ -322,6 +319,13 @@ impl Daemon {
             }
             Event::Acquire(..) | Event::Verified(..) => {}
             Event::Written(written) => self.written(written),
+        }
+    }
+
+    /// The hub said how much output a job has.
+    fn output_grew(&mut self, key: u64, input: &job::Input) {
+        if let (job::Input::ViewAnswer(_, Ok(view)), Some(job)) = (input, self.jobs.get_mut(&key)) {
+            job.output_len = job.output_len.max(view.output_len);
         }
     }
 
@@ -347,6 +351,8 @@ impl Daemon {
                 runner,
                 core,
                 fetched,
+                output_len: 0,
+                rendered: None,
                 kept,
             },
         );
@@ -386,6 +392,9 @@ impl Daemon {
         };
         let runner = edge.runner;
         let step = edge.core.handle(now, input);
+        if !step.records.is_empty() {
+            edge.rendered = None;
+        }
         let kept = (!step.records.is_empty()).then_some((runner, key));
         let effects = step
             .effects
@@ -404,165 +413,6 @@ impl Daemon {
             self.acquire_input(index as usize, acquire::Input::SlotFree(free));
         }
     }
-
-    fn gather(&mut self, step: Step) {
-        if step.kept.is_none() && step.effects.is_empty() {
-            return;
-        }
-        let waits = self.writing.is_some() || !self.gathering.is_empty() || step.kept.is_some();
-        if waits {
-            self.gathering.push_back(step);
-        } else {
-            self.boundary(&step, false);
-            self.boundary(&step, true);
-            self.release(step);
-        }
-    }
-
-    fn boundary(&self, step: &Step, synced: bool) {
-        let (acquire, of_job) = (self.kill.of("acquire"), self.kill.of("job"));
-        let nothing: [job::Record; 0] = [];
-        for effect in &step.effects {
-            match (effect, synced) {
-                (Effect::Acquire(_, effect), false) => acquire.before(&nothing, [effect]),
-                (Effect::Acquire(_, effect), true) => acquire.synced(&nothing, [effect]),
-                (Effect::Job(_, effect), false) => of_job.before(&nothing, [effect]),
-                (Effect::Job(_, effect), true) => of_job.synced(&nothing, [effect]),
-            }
-        }
-        let nothing: [&job::Effect; 0] = [];
-        match synced {
-            false => of_job.before(&step.records, nothing),
-            true => of_job.synced(&step.records, nothing),
-        }
-    }
-
-    /// Writes what was gathered, where nothing is being written. Steps that keep nothing and have
-    /// nothing before them that does go on at once.
-    fn flush(&mut self) {
-        while self.writing.is_none() && !self.gathering.is_empty() {
-            let steps = std::mem::take(&mut self.gathering);
-            steps.iter().for_each(|step| self.boundary(step, false));
-            let runners: BTreeSet<usize> = steps
-                .iter()
-                .filter_map(|step| step.kept.map(|(runner, _)| runner))
-                .collect();
-            self.writing = Some(steps);
-            if runners.is_empty() {
-                self.written(Ok(()));
-            } else {
-                self.write(runners);
-            }
-        }
-    }
-
-    fn write(&self, runners: BTreeSet<usize>) {
-        let rendered: Result<Vec<_>, (usize, String)> = runners
-            .into_iter()
-            .filter_map(|index| Some((index, self.runners.get(index)?)))
-            .map(|(index, runner)| {
-                let jobs = self.jobs.values().filter(|job| job.runner == index);
-                let text = runner.render(self.relay, jobs.filter_map(|job| job.core.kept()));
-                text.map(|text| (index, runner.stored.clone(), text))
-                    .map_err(|why| (index, why))
-            })
-            .collect();
-        let events = self.events.clone();
-        tokio::task::spawn_blocking(move || {
-            let written = rendered.and_then(|files| {
-                files.into_iter().try_for_each(|(index, stored, text)| {
-                    stored.write(&text).map_err(|error| (index, chain(&error)))
-                })
-            });
-            // The loop ended meanwhile.
-            let _ = events.send(Event::Written(written));
-        });
-    }
-
-    fn written(&mut self, written: Result<(), (usize, String)>) {
-        let steps = self.writing.take().unwrap_or_default();
-        match written {
-            Ok(()) => {
-                for step in steps {
-                    self.boundary(&step, true);
-                    self.mark_kept(&step);
-                    self.release(step);
-                }
-            }
-            Err((index, why)) => self.store_failed(index, &why, steps),
-        }
-    }
-
-    fn mark_kept(&mut self, step: &Step) {
-        let Some((index, key)) = step.kept else {
-            return;
-        };
-        if let Some(job) = self.jobs.get_mut(&key) {
-            job.kept = true;
-        }
-        let recovered = self
-            .runners
-            .get_mut(index)
-            .is_some_and(|runner| std::mem::replace(&mut runner.store_failed, false));
-        if recovered {
-            self.acquire_input(index, acquire::Input::StoreWorks);
-        }
-    }
-
-    /// Nothing that waited for the write happens; each core is told (STATE-22).
-    fn store_failed(&mut self, index: usize, why: &str, steps: VecDeque<Step>) {
-        tracing::error!(why, "a state file could not be written");
-        let mut told = BTreeSet::new();
-        for step in steps {
-            match step.kept {
-                Some((_, key)) if told.insert(key) => {
-                    let kept = self.jobs.get(&key).is_some_and(|job| job.kept);
-                    self.job_input(
-                        key,
-                        job::Input::StoreFailed {
-                            why: why.to_owned(),
-                            kept,
-                        },
-                    );
-                }
-                Some(_) => {}
-                None => self.release(step),
-            }
-        }
-        if let Some(runner) = self.runners.get_mut(index) {
-            runner.store_failed = true;
-        }
-        self.acquire_input(
-            index,
-            acquire::Input::StoreFailed {
-                why: why.to_owned(),
-            },
-        );
-    }
-
-    fn release(&mut self, step: Step) {
-        let (acquire, of_job) = (self.kill.of("acquire"), self.kill.of("job"));
-        if step.effects.is_empty() {
-            of_job.after_records(&step.records);
-        }
-        for (number, effect) in step.effects.into_iter().enumerate() {
-            match effect {
-                Effect::Acquire(index, effect) => {
-                    let released = effect.variant();
-                    Effects(self).acquire(index, effect);
-                    acquire.after_effect(released);
-                }
-                Effect::Job(key, effect) => {
-                    let released = effect.variant();
-                    Effects(self).job(key, effect);
-                    of_job.after_effect(released);
-                }
-            }
-            if number == 0 {
-                of_job.after_records(&step.records);
-            }
-        }
-    }
 }
 
 /// A number for spreading waits: no secret.
@@ -571,14 +421,4 @@ pub(super) fn drawn() -> u64 {
     // Without randomness the waits are not spread; that is all.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
     u64::from_be_bytes(bytes)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -130,6 +130,9 @@ impl Effects<'_> {
 
     fn runner_notes(&self, index: usize, note: &acquire::Note) {
         if let Some(runner) = self.0.runners.get(index) {
+            if matches!(note, acquire::Note::RequestLost { .. }) {
+                runner.meter.request_lost();
+            }
             let pool = &runner.config.placement.pool;
             tracing::warn!(runner = runner.config.name, %pool, "{note}");
         }
@@ -198,9 +201,12 @@ impl Effects<'_> {
         let client = Arc::clone(&runner.client);
         let mut translation = runner.translation.clone();
         let (seat, events) = (self.0.seat(index), self.0.events.clone());
-        let name = runner.config.name.clone();
+        let (name, meter) = (runner.config.name.clone(), runner.meter.clone());
         self.beside(async move {
             let outcome = client.request_job(last_update.as_deref()).await;
+            if let JobRequestOutcome::Job(job, _) = &outcome {
+                meter.taken(&job.job_info);
+            }
             if translation.id == 0 && matches!(outcome, JobRequestOutcome::Job(..)) {
                 match late_verify(&client).await {
                     Some((id, verified)) => {
@@ -346,11 +352,13 @@ impl Effects<'_> {
         let Some(record) = edge.core.record() else {
             return;
         };
-        let runner = self
-            .0
-            .runners
-            .get(edge.runner)
-            .map_or("", |runner| &runner.config.name);
+        let Some(runner) = self.0.runners.get(edge.runner) else {
+            return;
+        };
+        if matches!(note, job::Note::Undelivered { .. }) {
+            runner.meter.never_delivered();
+        }
+        let runner = &runner.config.name;
         tracing::info!(
             runner,
             gitlab_job = record.taken.gitlab_job,

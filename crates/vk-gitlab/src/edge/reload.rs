@@ -7,10 +7,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use vk_gitlab_core::acquire;
 
 use super::daemon::Daemon;
 use super::runner::{Prepared, RunnerEdge, runner_index};
+use crate::metrics::Snapshot;
 
 /// What an operator says to a daemon that runs.
 pub enum Word {
@@ -18,6 +20,8 @@ pub enum Word {
     Stop,
     /// Go on with these settings.
     Settings(Box<Settings>),
+    /// Say how things stand.
+    Tell(oneshot::Sender<Snapshot>),
 }
 
 /// What can change while the daemon runs.
@@ -26,6 +30,8 @@ pub struct Settings {
     pub concurrent: u32,
     /// How long running jobs are waited for at shutdown.
     pub shutdown_timeout: Duration,
+    /// Seconds a job may wait for a place (ADM-21).
+    pub place_within_secs: u32,
     /// All runners; one that is missing asks for no job any more.
     pub runners: Vec<Prepared>,
 }
@@ -39,6 +45,7 @@ impl Daemon {
         }
         self.slots.set_concurrent(settings.concurrent);
         self.shutdown_timeout = settings.shutdown_timeout;
+        self.place_within_secs = settings.place_within_secs;
         let names: BTreeSet<String> = settings
             .runners
             .iter()

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use gitlab_runner_api::Client;
 use serde_json::Value;
 use vk_gitlab_core::acquire::{self, Acquire, Session};
-use vk_gitlab_core::job::{Job, JobRecord};
+use vk_gitlab_core::job::Job;
 use vk_gitlab_core::slots::RunnerIndex;
-use vk_gitlab_core::state_file::StateFile;
-use vk_hub_proto::RelayId;
+use vk_gitlab_core::state_file::{self, StateFile};
 use vk_step::{Core as _, Now, OpenError};
 
 use super::daemon::drawn;
 use super::expiry::Expiry;
 use crate::config;
+use crate::metrics::Meter;
 use crate::state::Stored;
 use crate::translate;
 
@@ -28,6 +28,8 @@ pub struct Prepared {
     pub translation: translate::Runner,
     /// The contents of its certificate and key, to see them change.
     pub tls_client: Vec<u8>,
+    /// What counts for it.
+    pub meter: Meter,
     /// Where its state is.
     pub stored: Stored,
     /// What its state file holds; none where the loop has it in memory.
@@ -49,6 +51,7 @@ pub(super) struct RunnerEdge {
     pub(super) client: Arc<Client>,
     pub(super) translation: translate::Runner,
     tls_client: Vec<u8>,
+    pub(super) meter: Meter,
     pub(super) stored: Stored,
     pub(super) unknown: BTreeMap<String, Value>,
     /// The last write failed.
@@ -72,6 +75,10 @@ pub(super) struct JobEdge {
     pub(super) core: Job,
     /// From which offset, and the bytes.
     pub(super) fetched: (u64, Arc<[u8]>),
+    /// Bytes of output the hub is known to have.
+    pub(super) output_len: u64,
+    /// Its record as the state file holds it, until it changes.
+    pub(super) rendered: Option<Arc<str>>,
     /// A write of this job has succeeded.
     pub(super) kept: bool,
 }
@@ -89,6 +96,7 @@ impl RunnerEdge {
             client,
             translation,
             tls_client,
+            meter,
             stored,
             ..
         } = prepared;
@@ -99,6 +107,7 @@ impl RunnerEdge {
             client,
             translation,
             tls_client,
+            meter,
             stored,
             unknown,
             store_failed: false,
@@ -122,15 +131,22 @@ impl RunnerEdge {
     pub(super) fn next_deadline(&self) -> Option<Now> {
         self.acquire.next_deadline().filter(|_| !self.drained)
     }
+}
 
-    /// The contents of the state file for these jobs.
-    pub(super) fn render<'a>(
-        &self,
-        relay: RelayId,
-        jobs: impl Iterator<Item = &'a JobRecord>,
-    ) -> Result<String, String> {
-        vk_gitlab_core::state_file::render(relay, jobs, &self.unknown)
-            .map_err(|error| error.to_string())
+impl JobEdge {
+    /// Its record as the state file is to hold it, rendered once for every change; none where the
+    /// file is not to hold it.
+    pub(super) fn rendered(&mut self) -> Option<Result<Arc<str>, String>> {
+        let record = self.core.kept()?;
+        if let Some(text) = &self.rendered {
+            return Some(Ok(Arc::clone(text)));
+        }
+        let text = state_file::render_job(record).map_err(|error| error.to_string());
+        Some(text.map(|text| {
+            let text: Arc<str> = text.into();
+            self.rendered = Some(Arc::clone(&text));
+            text
+        }))
     }
 }
 

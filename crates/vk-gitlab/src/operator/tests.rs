@@ -51,7 +51,7 @@ fn started(rest: &str) -> (World, Operator) {
 fn settings(word: Option<Word>) -> Settings {
     match word {
         Some(Word::Settings(settings)) => *settings,
-        Some(Word::Stop) => panic!("to stop"),
+        Some(Word::Stop | Word::Tell(_)) => panic!("another word"),
         None => panic!("nothing"),
     }
 }

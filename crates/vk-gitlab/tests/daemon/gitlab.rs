@@ -22,6 +22,9 @@ pub(crate) struct State {
     pub(crate) traces: BTreeMap<u64, Vec<u8>>,
     /// The word in `Job-Status`.
     pub(crate) job_status: BTreeMap<u64, &'static str>,
+    /// Patches that bring bytes, and whether they are refused.
+    pub(crate) patches: usize,
+    pub(crate) no_traces: bool,
     /// Job requests that are being held.
     pub(crate) open: usize,
     /// Held requests are to end without a job.
@@ -128,6 +131,10 @@ fn of_job(gitlab: &GitLab, seen: &Seen) -> Reply {
         if seen.method == "PUT" {
             state.states.entry(job).or_default().push(seen.json());
             return Reply::status(200).with("Job-Status", word);
+        }
+        state.patches += usize::from(!seen.body.is_empty());
+        if state.no_traces && !seen.body.is_empty() {
+            return Reply::status(409).with("Job-Status", word);
         }
         let trace = state.traces.entry(job).or_default();
         let start: usize = seen.headers["content-range"]

@@ -12,6 +12,7 @@ mod approval;
 mod gitlab;
 mod hub;
 mod log;
+mod looking;
 mod reloading;
 mod server;
 mod stopping;
