@@ -9,6 +9,7 @@ A fault is one JSON object. Which calls, what happens, when, and how often:
           download  GET /jobs/:id/artifacts   verify    POST /runners/verify
           runner    the other calls about a runner
           any       all of these              git       git and LFS
+          registry  container registry and dependency proxy
 
   action  {\"status\":N}          this status instead; with \"retry_after\":S
           \"drop\"                the connection is closed without an answer
@@ -67,6 +68,7 @@ Commands, each one JSON object with \"cmd\":
   add_runners {count, tags, token_dir}    each one's token in runner-<id>.token
   hide_ref {pipeline, secs}               its refs/pipelines/<id> comes late, or never
   let_read {project, reader}              job tokens of `reader` read `project`
+  image {name, layout}                    an OCI layout is served by the registry
   delete_project {project}
   set {…}              settings; those left out stay, and all are answered
 

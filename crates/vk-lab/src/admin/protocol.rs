@@ -133,6 +133,14 @@ pub enum Command {
         /// Whose jobs read it.
         reader: String,
     },
+    /// Serves an image from the registry: to jobs of the project whose path its name begins with,
+    /// or, as `<group>/dependency_proxy/containers/<name>`, to jobs of the group.
+    Image {
+        /// Its name, without registry and tag.
+        name: String,
+        /// The directory of its OCI layout.
+        layout: std::path::PathBuf,
+    },
     /// Hides the ref of a pipeline: for so many seconds, or for good.
     HideRef {
         /// The pipeline; the next one that is made when left out.

@@ -10,6 +10,7 @@ pub mod dotenv;
 mod flow;
 mod hidden;
 mod honesty;
+mod images;
 mod job;
 pub mod ledger;
 mod limits;

@@ -128,7 +128,7 @@ impl Gitlab {
             "services": [],
             "artifacts": job.spec.artifacts.as_ref().and_then(artifacts),
             "cache": [],
-            "credentials": [],
+            "credentials": self.credentials(job.token.expose()),
             "dependencies": self.dependencies(job),
             "features": {"trace_sections": true, "failure_reasons": self.failure_reasons()},
         });

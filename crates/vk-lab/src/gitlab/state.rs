@@ -1,6 +1,6 @@
 //! Everything that the stand-in holds in memory, and how it is looked up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 use super::job::Job;
@@ -107,6 +107,8 @@ pub struct Gitlab {
     pub(super) next_runner: u64,
     pub(super) swept_ms: u64,
     pub(super) hidden: BTreeMap<u64, super::hidden::Hidden>,
+    pub(super) images: BTreeMap<String, PathBuf>,
+    pub(super) pulls: VecDeque<super::images::Pull>,
     /// What a rollback goes back to.
     pub(super) snapshot: Option<Box<Gitlab>>,
 }
@@ -133,6 +135,8 @@ impl Gitlab {
             next_runner: 2,
             swept_ms: 0,
             hidden: BTreeMap::new(),
+            images: BTreeMap::new(),
+            pulls: VecDeque::new(),
             snapshot: None,
         }
     }

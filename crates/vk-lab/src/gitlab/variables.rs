@@ -66,6 +66,7 @@ impl Gitlab {
             return Vec::new();
         };
         let mut own = self.predefined(project, &pipeline.facts());
+        own.extend(self.registry_variables(project));
         own.extend(self.job_variables(job, project));
         let mut list: Vec<Entry> = own
             .into_iter()

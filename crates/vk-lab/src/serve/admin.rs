@@ -165,6 +165,7 @@ async fn perform(lab: &Arc<Lab>, command: Command) -> Answer {
             done.then(|| json!({}))
                 .ok_or_else(|| AdminError::new("not_found", text))
         }
+        Command::Image { name, layout } => setup::image(lab, &name, &layout),
         Command::HideRef { pipeline, secs } => {
             lab.with(|gitlab, now| gitlab.hide_ref(pipeline, secs, now))
                 .map_err(missing)?;

@@ -11,6 +11,7 @@ mod http;
 mod jobs;
 mod lab;
 mod projects;
+mod registry;
 mod request;
 mod route;
 mod start;

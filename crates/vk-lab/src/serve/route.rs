@@ -12,7 +12,7 @@ use super::body::respond;
 use super::fault::{Fate, Outcome, Target};
 use super::lab::Lab;
 use super::request::RunnerAction;
-use super::{artifacts, git, jobs, request};
+use super::{artifacts, git, jobs, registry, request};
 use crate::gitlab::Reply;
 
 /// Most query parameters looked at.
@@ -44,7 +44,13 @@ pub(super) async fn answer(lab: Arc<Lab>, request: Request<Incoming>) -> Outcome
 async fn outcome(lab: &Arc<Lab>, request: Request<Incoming>) -> Outcome {
     let is_api = request.uri().path().starts_with("/api/v4/");
     let call = is_api.then(|| call_of(request.method(), request.uri().path()));
-    let (target, job) = call.map_or((Some(Target::Git), None), target_of);
+    let is_registry = registry::is_registry(request.uri().path());
+    let other = if is_registry {
+        Target::Registry
+    } else {
+        Target::Git
+    };
+    let (target, job) = call.map_or((Some(other), None), target_of);
     let path = request
         .uri()
         .path_and_query()
@@ -55,6 +61,7 @@ async fn outcome(lab: &Arc<Lab>, request: Request<Incoming>) -> Outcome {
         return outcome;
     }
     let response = match call {
+        None if is_registry => registry::answer(lab, &request).await,
         None => git::answer(lab, request).await,
         Some(call) => match lab.look(|gitlab, _| gitlab.migrating()) {
             Err(reply) => respond(reply),

@@ -27,6 +27,7 @@ mod queue;
 mod rates;
 mod raw;
 mod reapers;
+mod registry;
 mod runners;
 mod tls;
 mod trace;

@@ -78,6 +78,24 @@ fn write_private(path: &Path, secret: &str) -> std::io::Result<()> {
     std::io::Write::write_all(&mut file, format!("{secret}\n").as_bytes())
 }
 
+/// Serves an image.
+pub(super) fn image(lab: &Lab, name: &str, layout: &Path) -> Answer {
+    let found = layout.canonicalize().map_err(|error| {
+        failed(format!(
+            "cannot find the OCI layout {}: {error}",
+            layout.display()
+        ))
+    })?;
+    if !found.join("index.json").is_file() {
+        let text = format!("{} has no index.json; give an OCI layout", found.display());
+        return Err(AdminError::new("invalid", text));
+    }
+    let text = "there are too many images; start a new stand-in";
+    lab.with(|gitlab, _| gitlab.add_image(name, found))
+        .then(|| json!({ "image": name }))
+        .ok_or_else(|| AdminError::new("conflict", text))
+}
+
 /// Breaks all connections and takes none for a while.
 pub(super) fn restart(lab: &Lab, down_ms: u64) -> Answer {
     lab.faults.tear.all(Duration::from_millis(down_ms));

@@ -29,6 +29,8 @@ pub(in crate::serve) enum Target {
     Any,
     /// Git and LFS.
     Git,
+    /// The container registry, the dependency proxy and their tokens.
+    Registry,
 }
 
 /// When it happens.
@@ -239,10 +241,10 @@ impl Plan {
                     .into(),
             );
         }
-        let reads_body = !matches!(self.on, Target::Git | Target::Download);
+        let reads_body = !matches!(self.on, Target::Git | Target::Registry | Target::Download);
         if !reads_body && self.when == Some(When::Body) {
             return Err(
-                "git and download calls are not hit after their body; use before or after".into(),
+                "git, registry and download calls are not hit after their body; use before or after".into(),
             );
         }
         Ok(())
@@ -285,7 +287,8 @@ impl Plan {
 
     /// Whether it is meant for such a call.
     pub(super) fn means(&self, target: Target, job: Option<u64>) -> bool {
-        let any = self.on == Target::Any && target != Target::Git;
+        let is_api = !matches!(target, Target::Git | Target::Registry);
+        let any = self.on == Target::Any && is_api;
         (any || self.on == target) && self.job.is_none_or(|id| Some(id) == job)
     }
 
