@@ -90,6 +90,16 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<GitLabCommand>,
     },
+    /// What operators decided and what changed, oldest first.
+    Audit {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// How many lines, the newest.
+        #[arg(short = 'n', long, value_name = "LINES", default_value_t = 50,
+              value_parser = clap::value_parser!(u32).range(1..=2_000))]
+        lines: u32,
+    },
     /// The jobs, newest first; alone, a list of them.
     Jobs {
         /// As JSON.

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use vk_hub_proto::enroll::EnrollRequest;
 use vk_hub_proto::{Secret, display, signed};
 
-use crate::store::{Member, MemberKind, Redeemed, Store, StoreError};
+use crate::store::{AuditLine, Member, MemberKind, Redeemed, Store, StoreError};
 
 /// The members of the fleet.
 #[derive(Clone)]
@@ -137,6 +137,14 @@ impl Members {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(id);
         Ok(removed)
+    }
+
+    /// The newest lines of the audit log, at most so many, oldest first. Blocks on the store.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn audit(&self, most: u32) -> Result<Vec<AuditLine>, StoreError> {
+        self.store().audit(most)
     }
 
     fn store(&self) -> std::sync::MutexGuard<'_, Box<dyn Store>> {

@@ -12,6 +12,7 @@ use crate::cli::{
     Cli, Command, GitLabCommand, JobsCommand, NodesCommand, Projects, RelaysCommand, TokenCommand,
 };
 use crate::config::Config;
+use crate::store::AuditLine;
 use crate::{serve, show};
 
 /// Does what the command line asks for.
@@ -57,6 +58,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             command: Some(RelaysCommand::Remove { relay }),
             ..
         } => done(&socket, Call::RelaysRemove { relay }),
+        Command::Audit { json, lines } => {
+            let call = Call::Audit { most: lines };
+            show::<Vec<AuditLine>>(&socket, call, json, |lines| show::audit(lines))
+        }
         Command::Gitlab { json, command } => gitlab(&socket, json, command),
         Command::Jobs {
             json,

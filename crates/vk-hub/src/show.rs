@@ -5,6 +5,10 @@ use std::io::Write as _;
 use vk_hub_proto::client::JobState;
 
 use crate::admin::{GitLab, JobRow, NodeRow, PendingRow, RelayRow, Status};
+use crate::store::AuditLine;
+
+/// The last second that the form of times can show.
+const LAST: u64 = 253_402_300_799;
 
 /// Lines of what waits in `vk-hub status`.
 const PENDING: usize = 20;
@@ -128,6 +132,16 @@ pub(crate) fn gitlab(all: &GitLab) -> std::io::Result<()> {
     });
     let heading = ["PROJECT", "STATE", "SERVER", "ID", "PATH"];
     table(&heading, &projects.collect::<Vec<_>>())
+}
+
+/// A line each, with its time in UTC.
+pub(crate) fn audit(lines: &[AuditLine]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    lines.iter().try_for_each(|line| {
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(line.at.min(LAST));
+        let at = httpdate::fmt_http_date(at);
+        writeln!(out, "{at}  {}: {}", line.what, line.detail)
+    })
 }
 
 pub(crate) fn pending(rows: &[PendingRow]) -> std::io::Result<()> {

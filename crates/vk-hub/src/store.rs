@@ -4,6 +4,7 @@ mod sqlite;
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use vk_hub_core::Record;
 use vk_hub_proto::hex::Hex;
 use vk_hub_proto::{NodeId, RelayId};
@@ -102,6 +103,17 @@ pub enum Redeemed {
     Refused(&'static str),
 }
 
+/// A line of the audit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditLine {
+    /// When, Unix seconds.
+    pub at: u64,
+    /// What happened.
+    pub what: String,
+    /// To whom.
+    pub detail: String,
+}
+
 /// The one place where the hub keeps things. Each call is one transaction, durable when it returns.
 pub trait Store: Send {
     /// The fleet's records that still count, oldest position first.
@@ -150,4 +162,10 @@ pub trait Store: Send {
     /// # Errors
     /// See [`StoreError`].
     fn remove_member(&mut self, id: &[u8; 16], now: u64) -> Result<bool, StoreError>;
+
+    /// The newest lines of the audit log, at most so many, oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    fn audit(&mut self, most: u32) -> Result<Vec<AuditLine>, StoreError>;
 }

@@ -71,6 +71,11 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         all_projects: Option<bool>,
     },
+    /// The newest lines of the audit log, at most so many, oldest first.
+    Audit {
+        /// How many.
+        most: u32,
+    },
     /// All jobs, newest first.
     Jobs,
     /// One job.

@@ -24,6 +24,9 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of a request at most.
 const REQUEST_BYTES: u64 = 64 * 1024;
 
+/// Lines of the audit log in one answer at most.
+const AUDIT_LINES: u32 = 2_000;
+
 /// A socket that cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on the admin socket {}", path.display())]
@@ -125,6 +128,7 @@ impl AdminServer {
             Call::Relays => self.relays().await,
             Call::RelaysRemove { relay } => self.remove_relay(relay).await,
             Call::Gitlab => self.gitlab().await,
+            Call::Audit { most } => self.audit(most).await,
             Call::GitlabDecide {
                 target,
                 approved,
@@ -219,6 +223,14 @@ impl AdminServer {
         let look = move |fleet: &vk_hub_core::Fleet| GitLab::of(fleet, approve);
         let all = self.fleet.look(look).await;
         to_json(&all.map_err(|gone| gone.to_string())?)
+    }
+
+    async fn audit(&self, most: u32) -> Result<Value, String> {
+        let members = self.members.clone();
+        let most = most.min(AUDIT_LINES);
+        let lines = tokio::task::spawn_blocking(move || members.audit(most)).await;
+        let lines = lines.map_err(|error| error.to_string())?;
+        to_json(&lines.map_err(|error| error.to_string())?)
     }
 
     async fn remove_relay(&self, relay: RelayId) -> Result<Value, String> {

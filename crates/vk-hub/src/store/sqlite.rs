@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use vk_hub_core::{Keep, Principal, Record, Row, Subject};
 use vk_hub_proto::hex::Hex;
 
-use super::{Member, MemberKind, Redeemed, Store, StoreError};
+use super::{AuditLine, Member, MemberKind, Redeemed, Store, StoreError};
 use crate::members::unix_now;
 
 /// The schema this program writes.
@@ -328,6 +328,24 @@ impl Store for Sqlite {
             Ok(changed > 0)
         })
     }
+
+    fn audit(&mut self, most: u32) -> Result<Vec<AuditLine>, StoreError> {
+        let mut lines = self.transaction("read", |transaction| {
+            let mut query = transaction
+                .prepare("SELECT at, what, detail FROM audit ORDER BY id DESC LIMIT ?1")?;
+            let lines = query.query_map([most], |row| {
+                let at: i64 = row.get(0)?;
+                Ok(AuditLine {
+                    at: u64::try_from(at).unwrap_or(0),
+                    what: row.get(1)?,
+                    detail: row.get(2)?,
+                })
+            })?;
+            lines.collect::<rusqlite::Result<Vec<AuditLine>>>()
+        })?;
+        lines.reverse();
+        Ok(lines)
+    }
 }
 
 /// Why a token is no good for such a member.
@@ -427,13 +445,11 @@ mod tests {
         };
         store.append(&[node.clone(), line]).unwrap();
         assert_eq!(store.records().unwrap(), [node]);
-        let found: (String, String) = store
-            .connection
-            .query_row("SELECT what, detail FROM audit", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .unwrap();
-        assert_eq!(found, ("GitLab server approved".into(), "s1".into()));
+        let lines = store.audit(10).unwrap();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0].what, "GitLab server approved");
+        assert_eq!(lines[0].detail, "s1");
+        assert!(lines[0].at > 1_700_000_000);
     }
 
     /// ENR-13, ENR-14
