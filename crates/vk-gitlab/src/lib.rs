@@ -21,6 +21,7 @@ mod start;
 pub mod state;
 mod system_id;
 pub mod translate;
+pub mod verify;
 
 pub use cli::Cli;
 pub use run::run;

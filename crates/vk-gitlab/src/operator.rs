@@ -222,13 +222,6 @@ impl Operator {
             true => None,
             false => Some(stored.read(self.relay)?),
         };
-        let ca_pem = match &runner.tls_ca_file {
-            Some(path) => Some(
-                std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?,
-            ),
-            None => None,
-        };
         let mut tls_client = Vec::new();
         if let Some((certificate, key)) = &runner.tls_client {
             tls_client.extend(read(certificate)?);
@@ -236,7 +229,7 @@ impl Operator {
         }
         let translation = translate::Runner {
             url: config.url.clone(),
-            ca_pem,
+            ca_pem: ca_pem(runner)?,
             token: runner.token.clone(),
             id: 0,
             output_limit: runner.output_limit,
@@ -256,6 +249,31 @@ impl Operator {
             file,
         })
     }
+}
+
+/// Whether the files that a configuration names can be used.
+///
+/// # Errors
+/// Which one cannot, and why.
+pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
+    for runner in &config.runners {
+        drop(client(config, runner, "r_000000000000")?);
+        ca_pem(runner)?;
+    }
+    Ok(())
+}
+
+/// The contents of a runner's `tls_ca_file`, which its jobs get too (CFG-08).
+fn ca_pem(runner: &Runner) -> anyhow::Result<Option<String>> {
+    let Some(path) = &runner.tls_ca_file else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        bail!("{} holds no certificate in PEM", path.display());
+    }
+    Ok(Some(text))
 }
 
 /// A runner's client of GitLab.

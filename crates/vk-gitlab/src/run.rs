@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::Config;
-use crate::{enrol, jobs, log, start};
+use crate::{enrol, jobs, log, operator, start};
 
 /// Does what the command line asks for.
 ///
@@ -28,6 +28,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             warnings
                 .iter()
                 .for_each(|warning| eprintln!("warning: {warning}"));
+            operator::check(&config)?;
             println!(
                 "{}: {} runner(s), no fault found",
                 cli.config.display(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use gitlab_runner_api::VerifyOutcome;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -16,8 +15,9 @@ use vk_kill::KillPoints;
 
 use crate::config::Config;
 use crate::edge::{Daemon, Ended, Word};
-use crate::operator::{self, Operator};
+use crate::operator::Operator;
 use crate::state::StateDir;
+use crate::verify::{self, Says, Verdict};
 use crate::{metrics, session, system_id};
 
 /// How often token files are looked at.
@@ -122,42 +122,19 @@ async fn operate(mut operator: Operator, mut signals: Signals, say: mpsc::Sender
     }
 }
 
-/// Asks GitLab about every runner's token (CFG-19).
+/// Prints what GitLab says of every runner's token (CFG-19).
 ///
 /// # Errors
 /// GitLab refused one, or did not answer.
 pub(crate) async fn verify(config: Config) -> anyhow::Result<()> {
-    let system_id = system_id(&config)?;
-    let mut bad = 0;
-    for runner in &config.runners {
-        match operator::client(&config, runner, &system_id)?
-            .verify()
-            .await
-        {
-            VerifyOutcome::Taken(verified) => {
-                let expires = verified
-                    .token_expires_at
-                    .unwrap_or_else(|| "never".to_owned());
-                println!(
-                    "{}: taken, runner {}, expires {expires}",
-                    runner.name, verified.id
-                );
-            }
-            VerifyOutcome::Refused => {
-                bad += 1;
-                println!("{}: refused: GitLab does not know this token", runner.name);
-            }
-            VerifyOutcome::Unavailable(outcome) => {
-                bad += 1;
-                let status = outcome
-                    .status
-                    .map_or_else(String::new, |s| format!("status {s} "));
-                println!("{}: not known: {status}{}", runner.name, outcome.message);
-            }
-        }
+    let verdicts = verify::verify(&config, &system_id(&config)?).await?;
+    for verdict in &verdicts {
+        println!("{verdict}");
     }
+    let taken = |verdict: &&Verdict| matches!(verdict.says, Says::Taken { .. });
+    let bad = verdicts.len() - verdicts.iter().filter(taken).count();
     if bad > 0 {
-        bail!("{bad} of {} runners cannot take jobs", config.runners.len());
+        bail!("{bad} of {} runners cannot take jobs", verdicts.len());
     }
     Ok(())
 }

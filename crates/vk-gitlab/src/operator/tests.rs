@@ -164,3 +164,35 @@ fn a_runner_that_is_added_brings_its_state_file_once() {
         "memory knows it"
     );
 }
+
+/// CFG-08
+#[test]
+fn a_runners_ca_goes_to_its_jobs_and_to_no_other_runners() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let ca = rcgen::CertificateParams::new(vec![])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap()
+        .pem();
+    let world = World::new();
+    world.write("ci.token", "glrt-t1_abcdefghijkl\n");
+    world.write("ca.pem", &ca);
+    world.config("");
+    let text = fs::read_to_string(world.dir.path().join("config.toml")).unwrap();
+    let other = "[[runners]]\nname = 'other'\ntoken = 'glrt-t1_mnopqrstuvwx'\n";
+    world.write(
+        "config.toml",
+        &format!("{text}tls_ca_file = 'ca.pem'\n{other}"),
+    );
+    let mut operator = world.operator();
+    let runners = operator.settings().unwrap().runners;
+    let pems: Vec<Option<&str>> = runners
+        .iter()
+        .map(|one| one.translation.ca_pem.as_deref())
+        .collect();
+    assert_eq!(pems, [Some(ca.as_str()), None]);
+    check(operator.config()).unwrap();
+    world.write("ca.pem", "no certificate");
+    let error = format!("{:#}", check(operator.config()).unwrap_err());
+    assert!(error.contains("ca.pem"), "{error}");
+}

@@ -9,6 +9,7 @@
 )]
 
 mod approval;
+mod asking;
 mod gitlab;
 mod hub;
 mod log;
