@@ -115,26 +115,19 @@ impl Fleet {
         self.until("hub", there).await?;
         let status: HubStatus = self.hub_call(&["status", "--json"]).json().await?;
         let url = format!("https://{}", status.addr);
-        let node = async {
-            let token = self.hub_call(&["token", "create"]).run(None).await?;
-            let config = self.at("node.toml");
-            Call::new(&self.programs.vk)
-                .args(["node", "join", &url, "--token", "-", "--config", &config])
-                .run(Some(&String::from_utf8_lossy(&token)))
-                .await
-        };
-        let daemon = async {
-            let create = ["token", "create", "--kind", "gitlab"];
-            let token = self.hub_call(&create).run(None).await?;
-            let config = self.at("daemon.toml");
-            Call::new(&self.programs.daemon)
-                .args(["-c", &config, "join", &url, "--token", "-"])
-                .run(Some(&String::from_utf8_lossy(&token)))
-                .await
-        };
-        let (node, daemon) = tokio::join!(node, daemon);
-        node?;
-        daemon?;
+        let token = self.hub_call(&["token", "create"]).run(None).await?;
+        let config = self.at("node.toml");
+        Call::new(&self.programs.vk)
+            .args(["node", "join", &url, "--token", "-", "--config", &config])
+            .run(Some(&String::from_utf8_lossy(&token)))
+            .await?;
+        let create = ["token", "create", "--kind", "gitlab"];
+        let token = self.hub_call(&create).run(None).await?;
+        let config = self.at("daemon.toml");
+        Call::new(&self.programs.daemon)
+            .args(["-c", &config, "join", &url, "--token", "-"])
+            .run(Some(&String::from_utf8_lossy(&token)))
+            .await?;
         Ok(())
     }
 

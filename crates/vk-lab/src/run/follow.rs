@@ -176,7 +176,7 @@ fn look(gitlab: &Gitlab, pipeline: u64, seen: &BTreeMap<u64, Seen>) -> (bool, Ve
             status: job.status,
             part: part.to_vec(),
             more: rest.len() > part.len(),
-            end: super::table::outcome(job),
+            end: super::table::ending(job),
         }
     });
     (over, looks.collect())

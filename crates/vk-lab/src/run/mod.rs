@@ -96,6 +96,7 @@ async fn pipeline(
     let names = prepared?;
     let leavings = Leavings::open(&options.out)?;
     let screen = Screen::new(options.colour, &names);
+    screen.event(&session.headline());
     let ran = Box::pin(jobs(session, options, signals, &screen)).await;
     session.fleet.leave_logs(&leavings.logs())?;
     let (id, followed, cancelled) = match ran {

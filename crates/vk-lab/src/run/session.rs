@@ -82,6 +82,17 @@ impl Session {
         Ok(names)
     }
 
+    /// What is to be run, in a line.
+    pub(super) fn headline(&self) -> String {
+        let Some(planned) = &self.planned else {
+            return String::new();
+        };
+        let jobs = planned.spec.jobs.len();
+        let sha: String = planned.commit.sha.chars().take(8).collect();
+        let plural = if jobs == 1 { "" } else { "s" };
+        format!("{} at {sha}: {jobs} job{plural}", planned.commit.git_ref)
+    }
+
     /// Starts the fleet.
     pub(super) async fn start(&mut self, options: &FleetOptions) -> Result<(), RunError> {
         let url = self.served.as_ref().map(|served| served.url.clone());

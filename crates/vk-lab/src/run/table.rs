@@ -98,6 +98,18 @@ pub(super) fn outcome(job: &Job) -> String {
     text
 }
 
+/// How a job ended, and how long it ran.
+pub(super) fn ending(job: &Job) -> String {
+    let outcome = outcome(job);
+    match job.started_ms.zip(job.finished_ms) {
+        Some((from, to)) => {
+            let wall = seconds(Some(to.saturating_sub(from)));
+            format!("{outcome} after {wall}")
+        }
+        None => outcome,
+    }
+}
+
 /// When the first line of the script's own stage was written, by its stamp: Unix milliseconds.
 fn first_line_ms(trace: &[u8]) -> Option<u64> {
     let marker = b":step_script";
