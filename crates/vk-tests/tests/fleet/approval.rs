@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, Party, test_root};
+use crate::fleet::{Fleet, Party, free_port, test_root};
 use crate::program::{eventually, run, run_with};
 use crate::settings::Settings;
 
@@ -209,6 +210,12 @@ fn a_removed_relay_asks_no_more_and_its_daemon_joins_anew() {
     assert!(key().is_some() && key() != first, "a key of its own");
     fleet.restart(Party::Daemon);
     assert_eq!(fleet.ended(pipeline)["status"], "success");
+    let audit = fleet.operate(&["audit"]);
+    assert!(audit.contains("GitLab server approved: s1"), "{audit}");
+    assert!(
+        audit.contains(&format!("member removed: {relay}")),
+        "{audit}"
+    );
     let new = fleet.relay().unwrap()["relay"].as_str().unwrap().to_owned();
     assert_ne!(new, relay, "a removed relay gets a new ID");
     fleet.assert_nothing_is_left();
@@ -220,4 +227,87 @@ fn a_removed_relay_asks_no_more_and_its_daemon_joins_anew() {
         files_below(&fleet.path("daemon/hub")),
         Vec::<PathBuf>::new()
     );
+}
+
+/// Certificates of one CA for a GitLab on loopback: `ca.pem`, and `<name>.pem` with `<name>.key`.
+fn certificates(dir: &Path, names: &[&str]) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let write = |name: String, text: String| std::fs::write(dir.join(name), text).unwrap();
+    write("ca.pem".into(), params.self_signed(&key).unwrap().pem());
+    let issuer = Issuer::new(params, key);
+    for name in names {
+        let key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+        let leaf = leaf.signed_by(&key, &issuer).unwrap();
+        write(format!("{name}.pem"), leaf.pem());
+        write(format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+impl Fleet {
+    /// Serves GitLab over TLS with this certificate, from now on alone.
+    fn serve_tls(&self, addr: &str, name: &str) {
+        let file = |end: &str| self.path(&format!("{name}.{end}"));
+        self.lab.ask(&json!({
+            "cmd": "listen", "as": "https", "addr": addr,
+            "cert": file("pem"), "key": file("key"),
+        }));
+        // Connections under an older certificate break.
+        self.lab.ask(&json!({ "cmd": "restart", "down_ms": 1 }));
+    }
+
+    /// Waits until the relay reports this server, which stands so.
+    fn server_is(&self, server: &str, status: &str) {
+        eventually(&format!("{server} is {status}"), || {
+            let relay = self.relay()?;
+            let is = relay["server"] == server && relay["status"] == status;
+            (relay["connected"] == true && is).then_some(())
+        });
+    }
+}
+
+/// SESS-13, SESS-15, SESS-24, SESS-25, SESS-28
+#[test]
+fn a_gitlab_with_another_url_or_key_waits_for_its_own_approval_and_jobs_run_on() {
+    let Some(root) = test_root("a certificate that is renewed") else {
+        return;
+    };
+    let mut fleet = asking(&root);
+    fleet.server_is("s1", "pending");
+    fleet.operate(&["gitlab", "approve", "s1", "--projects", "all"]);
+    certificates(&fleet.path(""), &["old", "new"]);
+    let addr = format!("127.0.0.1:{}", free_port());
+    fleet.serve_tls(&addr, "old");
+    let config = std::fs::read_to_string(fleet.path("gitlab.toml")).unwrap();
+    let lines = config.lines().map(|line| match line {
+        "[[runners]]" => "[[runners]]\ntls_ca_file = \"ca.pem\"".to_owned(),
+        line if line.starts_with("url = ") => format!("url = \"https://{addr}\""),
+        line => line.to_owned(),
+    });
+    let config: Vec<String> = lines.collect();
+    std::fs::write(fleet.path("gitlab.toml"), config.join("\n")).unwrap();
+    fleet.restart(Party::Daemon);
+    fleet.server_is("s2", "rebound");
+    fleet.runner_is("server_pending");
+    fleet.operate(&["gitlab", "approve", "s2", "--projects", "all"]);
+
+    let (pipeline, job) = fleet.trigger(&["echo begun", "sleep 8", "echo to the end"]);
+    eventually("the job has begun", || {
+        fleet.trace(job).contains("begun").then_some(())
+    });
+    fleet.serve_tls(&addr, "new");
+    fleet.server_is("s3", "rebound");
+    fleet.runner_is("server_pending");
+    let asked = fleet.requests();
+    let (next, _) = fleet.trigger(&["echo another"]);
+    assert_eq!(fleet.ended(pipeline)["status"], "success");
+    assert!(fleet.trace(job).contains("to the end"));
+    assert_eq!(fleet.requests(), asked, "no other job is asked for");
+    let audit = fleet.operate(&["audit"]);
+    assert!(audit.contains("vk-hub gitlab approve s3"), "{audit}");
+    fleet.operate(&["gitlab", "approve", "s3", "--projects", "all"]);
+    assert_eq!(fleet.ended(next)["status"], "success");
+    fleet.assert_nothing_is_left();
 }
