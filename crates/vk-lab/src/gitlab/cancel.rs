@@ -12,15 +12,15 @@ impl Gitlab {
     pub fn cancel(&mut self, id: u64, force: bool, now: u64) -> Result<Status, NotFound> {
         let job = self.jobs.get(&id).ok_or(NotFound::Job(id))?;
         let graceful = self.can_cancel_gracefully(id);
-        let asked = job.canceled_ms.unwrap_or(now);
+        let (asked, ended) = (job.canceled_ms.unwrap_or(now), job.status.is_final());
         match job.status {
             Status::Running if graceful && !force => self.set_canceling(id, now),
             Status::Canceling if !force => {}
             status if status.is_final() => {}
             _ => self.finish(id, Status::Canceled, None, now),
         }
-        if let Some(job) = self.jobs.get_mut(&id) {
-            job.canceled_ms = Some(asked).filter(|_| job.status != Status::Success);
+        if let Some(job) = self.jobs.get_mut(&id).filter(|_| !ended) {
+            job.canceled_ms = Some(asked);
         }
         self.job(id).map(|job| job.status).ok_or(NotFound::Job(id))
     }

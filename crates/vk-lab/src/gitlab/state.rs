@@ -297,6 +297,10 @@ impl Gitlab {
         for runner in &mut self.runners {
             runner.renew_value(0);
         }
+        // Whoever held a trace then holds it no more.
+        for job in self.jobs.values_mut() {
+            job.trace_locked = false;
+        }
         true
     }
 

@@ -134,6 +134,7 @@ pub fn serve(options: &Options) -> Result<usize, ServeError> {
 }
 
 async fn run(options: &Options) -> Result<usize, ServeError> {
+    http::raise_descriptors();
     let served = open(options).await?;
     say(
         &json!({"event": "serving", "url": served.url, "addr": served.addr.to_string(),

@@ -53,6 +53,18 @@ impl Lab {
 
     /// With more arguments and a file of variables.
     pub(crate) fn with(arguments: &[&str], variables: Option<&str>) -> Self {
+        Self::spawn(Command::new(program()), arguments, variables)
+    }
+
+    /// Started where at first only so many descriptors may be open.
+    pub(crate) fn narrow(descriptors: u32, arguments: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        let line = format!("ulimit -Sn {descriptors} && exec \"$0\" \"$@\"");
+        command.args(["-c", &line]).arg(program());
+        Self::spawn(command, arguments, None)
+    }
+
+    fn spawn(mut command: Command, arguments: &[&str], variables: Option<&str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path().join("web");
         std::fs::create_dir(&project).unwrap();
@@ -61,7 +73,6 @@ impl Lab {
         git(&project, &["add", "README"]);
         git(&project, &["commit", "--quiet", "-m", "first"]);
         let token_file = dir.path().join("token");
-        let mut command = Command::new(program());
         command
             .args(["serve", "--addr", "127.0.0.1:0", "--token-file"])
             .arg(&token_file);

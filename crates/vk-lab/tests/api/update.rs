@@ -236,3 +236,30 @@ fn a_trace_that_is_never_stored_is_given_up_after_five_minutes() {
     lab.admin(&json!({"cmd": "advance", "secs": 2}));
     assert_eq!(lab.put(id, &body).status, 200);
 }
+
+#[test]
+fn a_final_update_waits_while_somebody_writes_the_trace() {
+    let lab = Lab::start();
+    lab.admin(&json!({"cmd": "set", "live_trace": true, "store_delay_ms": 0}));
+    let (id, token) = lab.running();
+    let headers = [
+        ("JOB-TOKEN", token.as_str()),
+        ("Content-Range", "0-4"),
+        ("Content-Length", "5"),
+    ];
+    let path = format!("/api/v4/jobs/{id}/trace");
+    let mut half = crate::raw::send(lab.addr, "PATCH", &path, &headers, b"he");
+    let locked = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        lab.patch(id, &token, "0-0", "").status == 409
+    });
+    assert!(locked);
+    let checksum = format!("crc32:{:08x}", crc32fast::hash(b"hello"));
+    let body = json!({"token": token, "state": "success",
+                      "output": {"checksum": checksum, "bytesize": 5}});
+    assert_eq!(lab.put(id, &body).status, 202);
+    std::io::Write::write_all(&mut half, b"llo").unwrap();
+    assert_eq!(crate::raw::receive(&mut half).unwrap().status, 202);
+    assert_eq!(lab.put(id, &body).status, 200);
+    assert!(lab.broken().is_empty(), "{:?}", lab.broken());
+}
