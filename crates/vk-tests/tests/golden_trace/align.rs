@@ -1,0 +1,134 @@
+//! Traces as lines without what is another at each run, and where two of them differ.
+
+use std::fmt;
+
+/// Lines between two that are the same in both traces.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hunk {
+    pub(crate) stock: Vec<String>,
+    pub(crate) ours: Vec<String>,
+}
+
+impl fmt::Display for Hunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.stock {
+            writeln!(f, "- {line}")?;
+        }
+        for line in &self.ours {
+            writeln!(f, "+ {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A trace's lines: each without its time, which must be there; with names in place of a section's
+/// time and of the runner's short token; with escapes that can be read; a script's stdout before its
+/// stderr.
+pub(crate) fn lines(trace: &str) -> Vec<String> {
+    assert!(trace.ends_with('\n'), "the last line has no end");
+    let token = short_token(trace);
+    let plain = |line: &str| {
+        let rest = after_time(line).unwrap_or_else(|| panic!("a line without a stamp: {line:?}"));
+        let rest = section(rest).replace("\x1b[", "^[").replace('\r', "^M");
+        match &token {
+            Some(token) => rest.replace(token, "<token>"),
+            None => rest,
+        }
+    };
+    let all = trace.trim_end_matches('\n').split('\n');
+    let all: Vec<_> = all.map(plain).collect();
+    stdout_first(&all)
+}
+
+/// A script's stdout and stderr keep their order each; between the two, pipes give none. So in each
+/// stretch of a script's lines those of stdout come first.
+fn stdout_first(lines: &[String]) -> Vec<String> {
+    let is_script = |line: &String| line.starts_with("01");
+    let stretches = lines.chunk_by(|a, b| is_script(a) == is_script(b));
+    let sorted = stretches.map(|stretch| {
+        let mut stretch = stretch.to_vec();
+        if stretch.first().is_some_and(is_script) {
+            stretch.sort_by_key(|line| line.starts_with("01E"));
+        }
+        stretch
+    });
+    sorted.flatten().collect()
+}
+
+/// What follows `2026-01-02T03:04:05.000000Z `: the stream, its kind and the flag, then the text.
+fn after_time(line: &str) -> Option<&str> {
+    let form = "dddd-dd-ddTdd:dd:dd.ddddddZ ";
+    let (time, rest) = line.split_at_checked(form.len())?;
+    let fits = |(form, c): (char, char)| match form {
+        'd' => c.is_ascii_digit(),
+        other => c == other,
+    };
+    if !form.chars().zip(time.chars()).all(fits) {
+        return None;
+    }
+    let mut header = rest.chars();
+    let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+    let is_header = header.next().is_some_and(hex)
+        && header.next().is_some_and(hex)
+        && matches!(header.next(), Some('O' | 'E'))
+        && matches!(header.next(), Some(' ' | '+'));
+    is_header.then_some(rest)
+}
+
+/// A section's marker without its time.
+fn section(rest: &str) -> String {
+    for marker in ["section_start:", "section_end:"] {
+        if let Some((before, after)) = rest.split_once(marker) {
+            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit());
+            return format!("{before}{marker}<time>{digits}");
+        }
+    }
+    rest.to_owned()
+}
+
+/// The second line is `on <name> <short token>`, and may go on after a comma.
+fn short_token(trace: &str) -> Option<String> {
+    let (_, line) = trace.lines().nth(1)?.split_once("  on ")?;
+    let line = line.split(['\x1b', ',']).next()?;
+    line.split(' ').nth(1).map(str::to_owned)
+}
+
+/// Where two traces differ, by their longest common subsequence.
+pub(crate) fn differences(stock: &[String], ours: &[String]) -> Vec<Hunk> {
+    // The length of what is common to what follows each pair of places.
+    let mut common = vec![vec![0_u32; ours.len() + 1]; stock.len() + 1];
+    for i in (0..stock.len()).rev() {
+        for j in (0..ours.len()).rev() {
+            common[i][j] = if stock[i] == ours[j] {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut hunks: Vec<Hunk> = Vec::new();
+    let mut open = false;
+    while i < stock.len() || j < ours.len() {
+        if i < stock.len() && j < ours.len() && stock[i] == ours[j] {
+            (i, j, open) = (i + 1, j + 1, false);
+            continue;
+        }
+        if !open {
+            hunks.push(Hunk {
+                stock: Vec::new(),
+                ours: Vec::new(),
+            });
+            open = true;
+        }
+        let hunk = hunks.last_mut().unwrap();
+        if j == ours.len() || (i < stock.len() && common[i + 1][j] >= common[i][j + 1]) {
+            hunk.stock.push(stock[i].clone());
+            i += 1;
+        } else {
+            hunk.ours.push(ours[j].clone());
+            j += 1;
+        }
+    }
+    hunks
+}

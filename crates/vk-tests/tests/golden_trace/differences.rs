@@ -1,0 +1,264 @@
+//! What differs, job by job, in the order of the lines.
+
+use crate::align::Hunk;
+
+/// Lines of the stock runner's trace, and ours in their place. `*` stands for anything; a line of
+/// ours that begins with `?` may be missing.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    /// The heading in the operators' page under which it is explained.
+    pub(crate) reason: &'static str,
+    stock: Vec<String>,
+    ours: Vec<String>,
+}
+
+/// What of a hunk no difference has explained yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest<'a> {
+    stock: &'a [String],
+    ours: &'a [String],
+}
+
+impl<'a> Rest<'a> {
+    pub(crate) fn of(hunk: &'a Hunk) -> Self {
+        let Hunk { stock, ours } = hunk;
+        Self { stock, ours }
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.stock.is_empty() && self.ours.is_empty()
+    }
+}
+
+impl Difference {
+    /// What is left of a hunk behind this difference, if it begins with it.
+    pub(crate) fn explain<'a>(&self, rest: Rest<'a>) -> Option<Rest<'a>> {
+        Some(Rest {
+            stock: taken(&self.stock, rest.stock)?,
+            ours: taken(&self.ours, rest.ours)?,
+        })
+    }
+}
+
+fn taken<'a>(patterns: &[String], mut lines: &'a [String]) -> Option<&'a [String]> {
+    for pattern in patterns {
+        let (may_miss, pattern) = match pattern.strip_prefix('?') {
+            Some(pattern) => (true, pattern),
+            None => (false, pattern.as_str()),
+        };
+        match lines.split_first() {
+            Some((line, rest)) if fits(pattern, line) => lines = rest,
+            _ if may_miss => {}
+            _ => return None,
+        }
+    }
+    Some(lines)
+}
+
+/// Whether a line has a pattern's parts in their order, the first at its begin and the last at its
+/// end.
+fn fits(pattern: &str, line: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == line,
+        Some((before, after)) => line.strip_prefix(before).is_some_and(|rest| {
+            let ends = (0..=rest.len()).filter_map(|at| rest.get(at..));
+            ends.into_iter().any(|rest| fits(after, rest))
+        }),
+    }
+}
+
+const PROGRAM: &str = "The program's name";
+const NODE: &str = "The node's name";
+const EXECUTOR: &str = "The executor";
+const PLACE: &str = "Where it runs";
+const GITALY: &str = "Gitaly's correlation ID";
+const DIRECTORY: &str = "The project's directory";
+const TREE: &str = "A new tree for each job";
+const ARTIFACTS: &str = "The log of artifacts";
+const EXIT: &str = "Exit codes";
+const GUEST: &str = "What the guest is";
+
+/// What introduces each of the stock runner's own programs.
+const PLATFORM: &str = "01E Runtime platform                                  ^[0;m  \
+                        arch^[0;m=amd64 os^[0;m=linux pid^[0;m=* revision^[0;m=d79f3e7b \
+                        version^[0;m=19.4.0";
+
+fn difference(reason: &'static str, stock: &[&str], ours: &[&str]) -> Difference {
+    let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+    Difference {
+        reason,
+        stock: owned(stock),
+        ours: owned(ours),
+    }
+}
+
+/// What is expected of a job.
+pub(crate) fn of(job: &str) -> Vec<Difference> {
+    let mut list = begin(if job.starts_with("test:") && job != "test:words" {
+        "busybox:latest"
+    } else {
+        "debian:12"
+    });
+    match job {
+        "hello" => {
+            list.push(first_tree());
+            list.push(difference(GUEST, &["01O Linux 6.12.0"], &["01O Linux *"]));
+            list.extend(upload(1));
+        }
+        "failing" => {
+            list.extend(tree(&["hello.txt"]));
+            list.push(exit(
+                "00O+^[0;33mWARNING: after_script failed, but job will continue unaffected: ",
+                1,
+            ));
+            list.push(difference(ARTIFACTS, &[PLATFORM], &[]));
+            list.push(missing("nothing"));
+            list.push(missing("out/*"));
+            list.push(exit("00O ^[31;1mERROR: Job failed: ", 42));
+        }
+        "build" => {
+            list.extend(tree(&[]));
+            list.extend(upload(3));
+        }
+        "test:words" => {
+            list.extend(tree(&["out/"]));
+            list.push(download(3));
+        }
+        "test:size" => {
+            list.extend(tree(&["out/"]));
+            list.push(download(3));
+            list.extend(upload(5));
+        }
+        "test:picky" => {
+            list.extend(tree(&["out/", "size.txt"]));
+            list.push(download(3));
+            list.push(exit("00O ^[31;1mERROR: Job failed: ", 1));
+        }
+        "package" => {
+            list.extend(tree(&["out/"]));
+            list.push(download(3));
+            list.push(download(5));
+            let mut upload = upload(7);
+            upload.insert(1, missing("missing/*"));
+            list.extend(upload);
+        }
+        other => panic!("no list for {other}"),
+    }
+    list
+}
+
+/// Up to the sources.
+fn begin(image: &str) -> Vec<Difference> {
+    let line = |text: &str| format!("00O ^[0K{text}^[0;m");
+    let is = |reason, stock: &str, ours: &str| difference(reason, &[stock], &[ours]);
+    vec![
+        is(
+            PROGRAM,
+            &line("Running with gitlab-runner 19.4.0 (d79f3e7b)"),
+            &line("Running with vk * (*)"),
+        ),
+        is(
+            NODE,
+            &line("  on stock <token>, system ID: s_0123456789ab"),
+            &line("  on * <token>"),
+        ),
+        difference(
+            EXECUTOR,
+            &[
+                "00O+^[0K^[36;1mPreparing the \"shell\" executor^[0;m^[0;m",
+                &line("Using Shell (bash) executor..."),
+            ],
+            &[
+                "00O+^[0K^[36;1mPreparing the \"vk\" executor^[0;m^[0;m",
+                &line(&format!("Using VM executor with image {image} ...")),
+                &line(&format!(
+                    "Using effective pull policy of [if-not-present] for image {image}"
+                )),
+                &line(&format!(
+                    "Using image {image} with digest sha256:*, found on the node"
+                )),
+                &line("Booted a VM by qemu under * in * s: 1 CPUs, 512 MiB, kernel *"),
+                "?00O ^[0;33mWARNING: this node has no KVM that works: every instruction of the \
+                 job is emulated, many times slower than on a processor^[0;m",
+            ],
+        ),
+        is(
+            PLACE,
+            "01O Running on runner-host...",
+            "01O Running on runner-*-project-*-concurrent-0 via *...",
+        ),
+        difference(GITALY, &["01O ^[32;1mGitaly correlation ID: *^[0;m"], &[]),
+    ]
+}
+
+/// The stock runner's first job has a new tree, too.
+fn first_tree() -> Difference {
+    difference(
+        DIRECTORY,
+        &["01O Initialized empty Git repository in /builds/<token>/0/lab/examples/.git/"],
+        &["01O Initialized empty Git repository in /builds/lab/examples/.git/"],
+    )
+}
+
+/// A later one goes on with what the one before left, and removes some of it.
+fn tree(removed: &[&str]) -> Vec<Difference> {
+    let mut list = vec![difference(
+        TREE,
+        &["01O Reinitialized existing Git repository in /builds/<token>/0/lab/examples/.git/"],
+        &[
+            "01O Initialized empty Git repository in /builds/lab/examples/.git/",
+            "01O ^[32;1mCreated fresh repository.^[0;m",
+        ],
+    )];
+    for name in removed {
+        list.push(difference(TREE, &[&format!("01O Removing {name}")], &[]));
+    }
+    list
+}
+
+fn upload(job: u64) -> Vec<Difference> {
+    let line = |fields: &str| {
+        format!(
+            "01E Uploading artifacts as \"archive\" to coordinator... 201 Created^[0;m  {fields}"
+        )
+    };
+    let stock = line(&format!(
+        "correlation_id^[0;m=* id^[0;m={job} status^[0;m=201 token^[0;m=*"
+    ));
+    let ours = line(&format!("id^[0;m={job} status^[0;m=201"));
+    vec![
+        difference(ARTIFACTS, &[PLATFORM], &[]),
+        difference(ARTIFACTS, &[&stock], &[&ours]),
+    ]
+}
+
+fn download(from: u64) -> Difference {
+    let line = |fields: &str| {
+        format!("01E Downloading artifacts from coordinator... ok      ^[0;m  {fields}")
+    };
+    let stock = line(&format!(
+        "correlation_id^[0;m=* id^[0;m={from} status^[0;m=200 token^[0;m=*"
+    ));
+    let ours = line(&format!("id^[0;m={from} status^[0;m=200"));
+    difference(ARTIFACTS, &[PLATFORM, &stock], &[&ours])
+}
+
+/// A pattern that finds nothing: the same words, another directory.
+fn missing(pattern: &str) -> Difference {
+    let line = |directory: &str| {
+        format!(
+            "01E ^[0;33mWARNING: {pattern}: no matching files. Ensure that the artifact path is \
+             relative to the working directory ({directory})^[0;m "
+        )
+    };
+    let (stock, ours) = (
+        line("/builds/<token>/0/lab/examples"),
+        line("/builds/lab/examples"),
+    );
+    difference(DIRECTORY, &[&stock], &[&ours])
+}
+
+fn exit(before: &str, code: u8) -> Difference {
+    let line = |words: &str| format!("{before}{words} {code}^[0;m");
+    difference(EXIT, &[&line("exit status")], &[&line("exit code")])
+}

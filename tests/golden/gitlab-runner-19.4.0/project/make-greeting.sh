@@ -1,0 +1,3 @@
+#!/bin/sh
+# What there is to build.
+echo "${1:?a greeting}, world"
