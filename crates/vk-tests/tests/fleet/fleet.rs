@@ -5,15 +5,17 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::lab::Lab;
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
+use crate::settings::{Settings, project};
 
 /// What the process stand-in for VMs wants to be told.
 const ALLOW: (&str, &str) = ("VK_ALLOW_PROCESS_VMM", "for-tests");
 
-/// The parties that may be killed.
-#[derive(Debug, Clone, Copy)]
+/// The parties that may be killed and started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Party {
     Hub,
     Node,
@@ -23,11 +25,14 @@ pub(crate) enum Party {
 /// A fleet that runs.
 pub(crate) struct Fleet {
     bin: PathBuf,
+    environment: Vec<(&'static str, &'static str)>,
+    limited: bool,
     // In this order they end: the daemon before what it speaks with.
     daemon: Option<Program>,
     node: Option<Program>,
     hub: Option<Program>,
     _lab: Program,
+    pub(crate) lab: Lab,
     directory: tempfile::TempDir,
 }
 
@@ -40,7 +45,7 @@ pub(crate) fn test_root(test: &str) -> Option<PathBuf> {
     root
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -48,98 +53,121 @@ fn free_port() -> u16 {
 impl Fleet {
     /// Sets one up and starts it, with a project and a busybox image.
     pub(crate) fn start(root: &Path) -> Self {
+        Self::with(root, &Settings::default())
+    }
+
+    /// The same, set up otherwise.
+    pub(crate) fn with(root: &Path, settings: &Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let dir = directory.path().to_owned();
-        let dir = dir.as_path();
         let (hub, lab) = (free_port(), free_port());
-        configure(dir, &root.join("bin-process"), hub, lab);
+        settings.write(&dir, root, hub, lab);
         project(&dir.join("project"));
-        let bin = root.join("bin-process");
-        let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
-        let url = format!("127.0.0.1:{lab}");
-        let lab = Program::start(
-            Command::new(bin.join("vk-lab")).args([
-                "serve",
-                "--addr",
-                &url,
-                "--project",
-                &at("project"),
-                "--token-file",
-                &at("runner-token"),
-                "--admin",
-                &at("lab.sock"),
-                "--state",
-                &at("lab"),
-            ]),
-            &dir.join("lab.log"),
-        );
+        project(&dir.join("other"));
         let mut fleet = Self {
-            bin,
+            bin: root.join(settings.programs),
+            environment: settings.environment.clone(),
+            limited: settings.limited,
             daemon: None,
             node: None,
             hub: None,
-            _lab: lab,
+            _lab: start_lab(&root.join(settings.programs), &dir, lab),
+            lab: Lab {
+                socket: dir.join("lab.sock"),
+            },
             directory,
         };
         let image = root.join("images/busybox.tar");
-        let image = image.to_str().unwrap();
-        run(fleet.program("vk").args([
-            "image",
-            "import",
-            "--state-dir",
-            &at("node"),
-            image,
-            "busybox",
-        ]));
+        let mut import = fleet.program("vk");
+        import.args(["image", "import", "--state-dir"]);
+        run(import.arg(dir.join("node")).arg(image).arg("busybox"));
         run(&mut fleet.hub_command(&["init"]));
         fleet.restart(Party::Hub);
         let url = format!("https://localhost:{hub}");
-        let token = |kind: &[&str]| {
-            let token = eventually("the hub makes a token", || {
-                let mut command = fleet.hub_command(&[&["token", "create"], kind].concat());
-                let made = command.output().unwrap();
-                made.status
-                    .success()
-                    .then(|| String::from_utf8(made.stdout).unwrap())
-            });
-            fs::write(dir.join("token"), &token).unwrap();
-        };
-        token(&[]);
-        run(fleet.program("vk").args([
-            "node",
-            "join",
-            &url,
-            "--token-file",
-            &at("token"),
-            "--config",
-            &at("vk.toml"),
-        ]));
-        token(&["--kind", "gitlab"]);
-        let read = File::open(dir.join("token")).unwrap();
-        let mut join = fleet.program("vk-gitlab");
-        join.args(["-c", &at("gitlab.toml"), "join", &url, "--token", "-"]);
-        run_with(&mut join, read);
+        if settings.held {
+            let held = json!({ "cmd": "set", "long_poll_ns": 50_000_000_000_u64 });
+            fleet.lab.ask(&held);
+        }
+        fleet.join_node(&url, &[]);
+        fleet.join_daemon(&url, &[]);
         fleet.restart(Party::Node);
-        eventually("the node is there", || {
-            run(&mut fleet.hub_command(&["nodes"]))
-                .contains("ready")
-                .then_some(())
-        });
+        fleet.wait_for_node();
         fleet.restart(Party::Daemon);
+        if settings.approve == "ask" && settings.approved {
+            eventually("the daemon's server is approved", || {
+                let mut approve = fleet.hub_command(&["gitlab", "approve", "s1"]);
+                approve.output().unwrap().status.success().then_some(())
+            });
+        }
         fleet
+    }
+
+    fn join_daemon(&self, url: &str, more: &[&str]) {
+        self.token(&["--kind", "gitlab"]);
+        let token = File::open(self.path("token")).unwrap();
+        let mut join = self.program("vk-gitlab");
+        join.arg("-c").arg(self.path("gitlab.toml"));
+        run_with(join.args(["join", url, "--token", "-"]).args(more), token);
+    }
+
+    /// Enrols the daemon anew; it must be started again.
+    pub(crate) fn join_daemon_again(&self) {
+        self.join_daemon(&self.hub_url(), &["--replace"]);
+    }
+
+    /// Writes a fresh enrolment token to the file `token`.
+    pub(crate) fn token(&self, kind: &[&str]) {
+        let token = eventually("the hub makes a token", || {
+            let mut command = self.hub_command(&[&["token", "create"], kind].concat());
+            let made = command.output().unwrap();
+            made.status
+                .success()
+                .then(|| String::from_utf8(made.stdout).unwrap())
+        });
+        fs::write(self.path("token"), &token).unwrap();
+    }
+
+    fn join_node(&self, url: &str, more: &[&str]) {
+        self.token(&[]);
+        let mut join = self.program("vk");
+        join.args(["node", "join", url, "--token-file"]);
+        join.arg(self.path("token")).args(more);
+        run(join.arg("--config").arg(self.path("vk.toml")));
+    }
+
+    /// Enrols the node anew; it must be started again.
+    pub(crate) fn join_node_again(&self) {
+        self.join_node(&self.hub_url(), &["--replace"]);
+    }
+
+    pub(crate) fn wait_for_node(&self) {
+        eventually("the node is there", || self.node_is_there().then_some(()));
+    }
+
+    pub(crate) fn node_is_there(&self) -> bool {
+        let listed = self.hub_command(&["nodes"]).output().unwrap();
+        String::from_utf8_lossy(&listed.stdout).contains("ready")
+    }
+
+    pub(crate) fn hub_url(&self) -> String {
+        let hub = fs::read_to_string(self.path("hub.toml")).unwrap();
+        let first = hub.lines().next().unwrap().trim_end_matches('"');
+        let (_, port) = first.rsplit_once(':').unwrap();
+        format!("https://localhost:{port}")
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn program(&self, name: &str) -> Command {
+    pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.bin.join(name));
         command.env(ALLOW.0, ALLOW.1);
+        command.envs(self.environment.iter().copied());
         command
     }
 
-    fn hub_command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn hub_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.program("vk-hub");
         command
             .arg("--config")
@@ -148,58 +176,96 @@ impl Fleet {
         command
     }
 
+    /// The file that may say where a program is to die: `hub`, `node`, `daemon` or `job`.
+    pub(crate) fn kill_file(&self, whose: &str) -> PathBuf {
+        self.path(&format!("kill-{whose}"))
+    }
+
     /// Kills one without warning, if it runs, and starts it.
     pub(crate) fn restart(&mut self, party: Party) {
-        let (mut command, log) = match party {
-            Party::Hub => (self.hub_command(&["serve"]), "hub.log"),
-            Party::Node => (self.program("vk"), "node.log"),
-            Party::Daemon => (self.program("vk-gitlab"), "daemon.log"),
+        let (mut command, name) = match party {
+            Party::Hub => (self.hub_command(&["serve"]), "hub"),
+            Party::Node => (self.program("vk"), "node"),
+            Party::Daemon => (self.program("vk-gitlab"), "daemon"),
         };
+        if self.limited && party == Party::Hub {
+            let mut ignoring = Command::new("env");
+            ignoring.arg("--ignore-signal=XFSZ");
+            ignoring.arg(command.get_program()).args(command.get_args());
+            command = ignoring;
+            command.envs(self.environment.iter().copied());
+        }
+        let at = |file: PathBuf| format!("@{}", file.display());
+        command.env("VK_KILL_AT", at(self.kill_file(name)));
         match party {
             Party::Hub => {}
-            Party::Node => drop(
-                command
-                    .args(["node", "run", "--config"])
-                    .arg(self.path("vk.toml")),
-            ),
+            Party::Node => {
+                command.env("VK_JOB_KILL_AT", at(self.kill_file("job")));
+                command.args(["node", "run", "--config"]);
+                command.arg(self.path("vk.toml"));
+            }
             Party::Daemon => drop(command.arg("-c").arg(self.path("gitlab.toml")).arg("run")),
         }
-        let log = self.path(log);
-        let seat = match party {
+        self.stop(party);
+        let log = self.path(&format!("{name}.log"));
+        *self.seat(party) = Some(Program::start(&mut command, &log));
+    }
+
+    fn seat(&mut self, party: Party) -> &mut Option<Program> {
+        match party {
             Party::Hub => &mut self.hub,
             Party::Node => &mut self.node,
             Party::Daemon => &mut self.daemon,
-        };
-        if let Some(mut old) = seat.take() {
-            old.kill();
         }
-        *seat = Some(Program::start(&mut command, &log));
     }
 
-    /// Kills the hub, until it is started again.
-    pub(crate) fn stop_hub(&mut self) {
-        self.hub.take().unwrap().kill();
+    /// Kills one, if it runs, until it is started again.
+    pub(crate) fn stop(&mut self, party: Party) {
+        if let Some(mut old) = self.seat(party).take() {
+            old.kill();
+        }
+    }
+
+    /// Whether it ended by itself, or was killed; not, where it was stopped.
+    pub(crate) fn has_ended(&mut self, party: Party) -> bool {
+        self.seat(party).as_mut().is_some_and(Program::has_ended)
+    }
+
+    /// The `nodes` or `relays` of the hub, by their numbers; none while it is down.
+    pub(crate) fn enrolled(&self, what: &str) -> Option<Vec<String>> {
+        let ran = self.hub_command(&[what, "--json"]).output().unwrap();
+        let listed: Value = serde_json::from_slice(&ran.stdout).ok()?;
+        let id = |one: &Value| {
+            let kind = what.trim_end_matches('s');
+            one["id"].as_str().or(one[kind].as_str()).map(str::to_owned)
+        };
+        listed.as_array()?.iter().map(id).collect()
+    }
+
+    /// Whether a daemon has told the hub of its GitLab.
+    pub(crate) fn is_server_known(&self) -> bool {
+        let listed = self.hub_command(&["gitlab", "list"]).output().unwrap();
+        String::from_utf8_lossy(&listed.stdout).contains("http://")
+    }
+
+    /// Whether the daemon has a session with the hub.
+    pub(crate) fn daemon_is_there(&self) -> bool {
+        let ran = self.hub_command(&["relays", "--json"]).output().unwrap();
+        let listed: Value = serde_json::from_slice(&ran.stdout).unwrap_or_default();
+        listed[0]["connected"] == true
+    }
+
+    /// A party that runs.
+    pub(crate) fn running(&mut self, party: Party) -> &mut Program {
+        self.seat(party).as_mut().unwrap()
     }
 
     /// Joins another node with this token; how that ended, and what was said.
     pub(crate) fn join_again(&self, token: &str) -> (ExitStatus, String) {
         let file = self.path("other-token");
         fs::write(&file, token).unwrap();
-        let hub = fs::read_to_string(self.path("hub.toml")).unwrap();
-        let (_, port) = hub
-            .lines()
-            .next()
-            .unwrap()
-            .trim_end_matches('"')
-            .rsplit_once(':')
-            .unwrap();
         let mut join = self.program("vk");
-        join.args([
-            "node",
-            "join",
-            &format!("https://localhost:{port}"),
-            "--token-file",
-        ]);
+        join.args(["node", "join", &self.hub_url(), "--token-file"]);
         join.arg(file).arg("--config").arg(self.path("vk.toml"));
         join.arg("--state-dir").arg(self.path("other-node"));
         let ran = join.output().unwrap();
@@ -207,41 +273,26 @@ impl Fleet {
         (ran.status, said)
     }
 
-    fn lab(&self, command: &str, arguments: &[&str]) -> String {
-        let mut lab = self.program("vk-lab");
-        lab.args([command, "--admin"])
-            .arg(self.path("lab.sock"))
-            .args(arguments);
-        run(&mut lab)
-    }
-
     /// Makes a pipeline of one job with this script; the pipeline's and the job's number.
     pub(crate) fn trigger(&self, script: &[&str]) -> (u64, u64) {
-        let pipeline = serde_json::json!({ "jobs": [{ "name": "job", "script": script }] });
-        let file = self.path("pipeline.json");
-        fs::write(&file, pipeline.to_string()).unwrap();
-        let answer: Value =
-            serde_json::from_str(&self.lab("trigger", &[file.to_str().unwrap()])).unwrap();
-        (
-            answer["pipeline"].as_u64().unwrap(),
-            answer["jobs"][0]["id"].as_u64().unwrap(),
-        )
+        let (pipeline, jobs) = self
+            .lab
+            .trigger(&json!([{ "name": "job", "script": script }]));
+        (pipeline, jobs[0])
     }
 
     /// A job's log as GitLab has it.
     pub(crate) fn trace(&self, job: u64) -> String {
-        self.lab("trace", &[&job.to_string()])
+        String::from_utf8(self.lab.trace(job)).unwrap()
     }
 
     /// Waits for a pipeline's end; its only job as the lab tells it.
     pub(crate) fn ended(&mut self, pipeline: u64) -> Value {
         let ended = eventually("the pipeline ends", || {
-            let text = self.lab("status", &[&pipeline.to_string()]);
-            let status: Value = serde_json::from_str(&text).unwrap();
-            for party in [&mut self.hub, &mut self.node, &mut self.daemon] {
-                party.as_mut().unwrap().log();
+            for party in [Party::Hub, Party::Node, Party::Daemon] {
+                self.running(party).log();
             }
-            let job = status["pipelines"][0]["jobs"][0].clone();
+            let job = self.lab.jobs(pipeline).remove(0);
             (!job["finished_ms"].is_null()).then_some(job)
         });
         println!("{ended}");
@@ -272,81 +323,56 @@ impl Fleet {
             .collect()
     }
 
-    /// No invariant is broken, no job has a process, and every outcome was delivered.
-    pub(crate) fn assert_nothing_is_left(&self) {
-        assert_eq!(self.lab("invariants", &[]), "");
-        // Job processes, agents and all they started have the job's directory in their arguments.
-        let jobs = self.path("node/node/jobs");
-        eventually("jobs' processes end", || {
-            processes_of(&jobs).is_empty().then_some(())
-        });
-        eventually("jobs' directories go", || {
-            let left = fs::read_dir(&jobs).unwrap().count();
-            (left == 0).then_some(())
-        });
-        eventually("the hub has settled all", || {
-            let text = run(&mut self.hub_command(&["jobs", "--json"]));
-            let jobs: Value = serde_json::from_str(&text).unwrap();
-            let jobs = jobs.as_array().unwrap();
-            assert!(!jobs.is_empty(), "the hub knows no job");
-            jobs.iter().all(|job| job["settled"] == true).then_some(())
-        });
+    /// What every program said, for whoever looks for what went wrong.
+    pub(crate) fn print_logs(&self) {
+        for name in ["hub.log", "node.log", "daemon.log", "lab.log"] {
+            let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+            println!("{name}:\n{text}");
+        }
     }
+
+    /// The daemon's state file, without its spaces.
+    pub(crate) fn daemon_state(&self) -> String {
+        let text = fs::read_to_string(self.path("daemon/one.json")).unwrap_or_default();
+        text.split_whitespace().collect()
+    }
+
+    /// What the hub knows of its jobs; none while it is down.
+    pub(crate) fn hub_jobs(&self) -> Option<Vec<Value>> {
+        let ran = self.hub_command(&["jobs", "--json"]).output().unwrap();
+        let listed: Value = serde_json::from_slice(&ran.stdout).ok()?;
+        listed.as_array().cloned()
+    }
+}
+
+fn start_lab(bin: &Path, dir: &Path, port: u16) -> Program {
+    let mut lab = Command::new(bin.join("vk-lab"));
+    lab.args(["serve", "--addr", &format!("127.0.0.1:{port}")]);
+    let places = [
+        ("--project", "project"),
+        ("--project", "other"),
+        ("--token-file", "runner-token"),
+        ("--admin", "lab.sock"),
+        ("--state", "lab"),
+    ];
+    for (option, name) in places {
+        lab.arg(option).arg(dir.join(name));
+    }
+    let lab = Program::start(&mut lab, &dir.join("lab.log"));
+    eventually("the stand-in serves", || {
+        dir.join("lab.sock").exists().then_some(())
+    });
+    lab
 }
 
 impl Drop for Fleet {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for name in ["hub.log", "node.log", "daemon.log", "lab.log"] {
-                let text = fs::read_to_string(self.path(name)).unwrap_or_default();
-                println!("{name}:\n{text}");
-            }
+            self.print_logs();
         }
         (self.daemon, self.node) = (None, None);
         for (pid, _) in processes_of(self.directory.path()) {
             kill(pid);
         }
     }
-}
-
-fn project(dir: &Path) {
-    fs::create_dir(dir).unwrap();
-    fs::write(dir.join("file"), "what the project holds\n").unwrap();
-    let git = |arguments: &[&str]| {
-        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
-        run(Command::new("git")
-            .arg("-C")
-            .arg(dir)
-            .args(identity)
-            .args(arguments))
-    };
-    git(&["init", "--quiet", "--initial-branch", "main"]);
-    git(&["add", "."]);
-    git(&["commit", "--quiet", "--message", "one"]);
-}
-
-fn configure(dir: &Path, bin: &Path, hub: u16, lab: u16) {
-    let write = |name: &str, text: String| fs::write(dir.join(name), text).unwrap();
-    write(
-        "hub.toml",
-        format!("addr = \"127.0.0.1:{hub}\"\ndata_dir = \"hub\"\n[gitlab]\napprove = \"all\"\n"),
-    );
-    write(
-        "vk.toml",
-        format!(
-            "state_dir = \"node\"\n[executor]\nimage = \"busybox\"\n[executor.vm]\n\
-             process_agent = \"{}\"\ncpus = 1\nmem = \"256M\"\n[executor.schedule]\n\
-             mem_budget = \"1G\"\ndisk_budget = \"8G\"\n",
-            bin.join("vk-agent").display()
-        ),
-    );
-    write(
-        "gitlab.toml",
-        format!(
-            "concurrent = 2\nstate_dir = \"daemon\"\nsystem_id_file = \"daemon/system_id\"\n\
-             [gitlab]\nurl = \"http://127.0.0.1:{lab}\"\n[[runners]]\nname = \"one\"\n\
-             token_file = \"runner-token\"\ncheck_interval = 1\n[runners.envelope]\n\
-             mem = \"256M\"\ncpus = 1\ndisk = \"1G\"\n"
-        ),
-    );
 }

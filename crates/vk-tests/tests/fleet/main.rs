@@ -11,8 +11,15 @@
 )]
 #![forbid(unsafe_code)]
 
+mod approval;
 mod fleet;
 mod kills;
+mod lab;
+mod left;
+mod life;
 mod program;
 mod refusals;
+mod secrets;
+mod settings;
+mod table;
 mod whole_jobs;

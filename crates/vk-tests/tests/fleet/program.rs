@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A program that runs until the test ends.
 pub(crate) struct Program {
-    child: Child,
+    pub(crate) child: Child,
     log: PathBuf,
 }
 

@@ -26,7 +26,7 @@ fn a_daemon_that_starts_before_its_hub_takes_jobs_when_it_comes() {
         return;
     };
     let mut fleet = Fleet::start(&root);
-    fleet.stop_hub();
+    fleet.stop(Party::Hub);
     fleet.restart(Party::Node);
     fleet.restart(Party::Daemon);
     let (pipeline, job) = fleet.trigger(&["echo after all"]);

@@ -1,0 +1,181 @@
+//! What must be so after a story.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::point::Victim;
+use super::story::Story;
+use super::tell::Tale;
+use crate::fleet::Fleet;
+
+/// How long a job may be about after its end: a hub that was away is asked again after up to half a
+/// minute.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// Keeps the outputs of the jobs' processes: other names of the files, which outlive the jobs'
+/// directories.
+pub(super) fn keep_outputs(tale: &mut Tale<'_>) {
+    let jobs = tale.fleet.path("node/node/jobs");
+    for entry in fs::read_dir(jobs).into_iter().flatten().flatten() {
+        let id = entry.file_name().to_string_lossy().into_owned();
+        let kept = tale.fleet.path(&format!("output-{}-{id}", tale.job));
+        if !kept.exists() && fs::hard_link(entry.path().join("output"), &kept).is_ok() {
+            tale.outputs.push(kept);
+        }
+    }
+}
+
+/// How often the job's script began, and came to its end.
+pub(super) fn ran(tale: &Tale<'_>) -> (usize, usize) {
+    let marks = fs::read_to_string(tale.mark("")).unwrap_or_default();
+    let count = |word: &str| marks.lines().filter(|line| *line == word).count();
+    (count("begin"), count("end"))
+}
+
+/// How the job ended for GitLab.
+pub(super) fn how(job: &Value) -> String {
+    let status = job["status"].as_str().unwrap_or_default();
+    match job["failure_reason"].as_str() {
+        Some(reason) => format!("{status}: {reason}"),
+        None => status.to_owned(),
+    }
+}
+
+/// Everything that must be so.
+pub(super) fn check(tale: &mut Tale<'_>, job: &Value, orphan: bool) {
+    wait_until_all_is_over(tale);
+    let (begun, ended) = ran(tale);
+    let point = tale.point;
+    assert!(begun <= 1, "{point}: the script began {begun} times: {job}");
+    assert_eq!(job["handed_out"], 1, "{point}: {job}");
+    if orphan {
+        assert_eq!(begun, 0, "{point}: nobody has the job and it ran");
+        return;
+    }
+    let how = how(job);
+    assert!(is_expected(tale, &how), "{point}: ended {how}: {job}");
+    if how == "success" {
+        assert_eq!((begun, ended), (1, 1), "{point}: {job}");
+    }
+    check_trace(tale, &how);
+}
+
+/// Waits until nothing of a job is anywhere: on the node's host, in the daemon's file, unsettled at
+/// the hub.
+fn wait_until_all_is_over(tale: &mut Tale<'_>) {
+    let begun = Instant::now();
+    loop {
+        tale.look();
+        let mut left = tale.fleet.left();
+        let state = tale.fleet.daemon_state();
+        if state.contains("gitlab_job") {
+            left.push(format!("the daemon's {state}"));
+        }
+        let jobs = tale.fleet.hub_jobs();
+        let is_settled = |job: &Value| job["settled"] == true;
+        if !jobs
+            .as_ref()
+            .is_some_and(|jobs| jobs.iter().all(is_settled))
+        {
+            left.push(format!("the hub's {jobs:?}"));
+        }
+        if left.is_empty() {
+            return;
+        }
+        let patient = begun.elapsed() < PATIENCE;
+        assert!(patient, "{}: left: {left:#?}", tale.point);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether a job of this story may end so.
+fn is_expected(tale: &Tale<'_>, how: &str) -> bool {
+    let system = "failed: runner_system_failure";
+    match (tale.story, tale.point.victim) {
+        (_, Victim::Job) => matches!(how, "failed: runner_interrupted" | "canceled"),
+        (Story::Canceled | Story::Canceling, _) => how == "canceled",
+        // A job of the server's other name is not this relay's.
+        (Story::Renamed, _) => how == "success" || how == system,
+        (Story::Orphaned, _) => how == "failed: runner_interrupted",
+        (Story::Unplaced | Story::Denied, _) => how == system,
+        (Story::Unapproved, _) => how == "failed: runner_configuration_error",
+        // A job that no node had accepted is lost with the hub's memory (FAIL-25).
+        (_, Victim::Hub) => how == "success" || (how == system && ran(tale).0 == 0),
+        _ => how == "success",
+    }
+}
+
+/// GitLab's log is the node's output, and behind it what the daemon says of an end that the node did
+/// not say; of a job that GitLab ended it is the beginning of that.
+fn check_trace(tale: &Tale<'_>, how: &str) {
+    let trace = tale.fleet.lab.trace(tale.job);
+    let outputs: Vec<Vec<u8>> = tale
+        .outputs
+        .iter()
+        .map(|file| fs::read(file).unwrap())
+        .filter(|output| !output.is_empty())
+        .collect();
+    let point = tale.point;
+    assert!(outputs.len() <= 1, "{point}: {} outputs", outputs.len());
+    let output = outputs.first().cloned().unwrap_or_default();
+    let same = trace
+        .iter()
+        .zip(&output)
+        .take_while(|(a, b)| a == b)
+        .count();
+    let (rest, shown) = (&trace[same..], String::from_utf8_lossy(&trace));
+    let rest = String::from_utf8_lossy(rest);
+    let output = String::from_utf8_lossy(&output);
+    let whole = same == output.len();
+    let lines: Vec<&str> = rest.lines().collect();
+    let ok = match (tale.story, how) {
+        (Story::Canceled, _) => lines.is_empty(),
+        (Story::Unapproved, _) => {
+            whole && lines.len() == 2 && rest.contains("waiting for approval")
+        }
+        (Story::Renamed, "failed: runner_system_failure") => {
+            whole && is_line(&lines, "the job is of another GitLab server")
+        }
+        (Story::Denied, _) => whole && lines.is_empty(),
+        // It was given up: what a node did with it later is not told.
+        (Story::Unplaced, _) => {
+            let all: Vec<&str> = shown.lines().collect();
+            is_line(&all, "did not take the job within")
+        }
+        (_, "failed: runner_system_failure") if output.is_empty() => {
+            is_line(&lines, "the job's node was lost")
+        }
+        _ => whole && lines.is_empty(),
+    };
+    assert!(
+        ok,
+        "{point}: {how}: GitLab has\n{shown}\nthe node said\n{output}\nbeyond it: {rest}"
+    );
+}
+
+/// Exactly one line, with these words in it.
+fn is_line(lines: &[&str], words: &str) -> bool {
+    matches!(lines, [line] if line.contains(words))
+}
+
+/// What must be so of a fleet in which many stories were told: what is not.
+pub(super) fn of_the_whole(fleet: &Fleet) -> Vec<String> {
+    let mut after_the_end = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for broken in fleet.lab.broken() {
+        let times: &mut u32 = after_the_end.entry(broken["job"].as_u64()).or_default();
+        match broken["kind"].as_str().unwrap_or_default() {
+            // Orphans were looked at one by one, and a daemon that is killed with a request open
+            // closes it.
+            "orphan" | "aborted_job_request" => {}
+            // A daemon that died before it kept that GitLab has the end asks GitLab first
+            // (STATE-25), once.
+            "call_after_end" if *times == 0 => *times += 1,
+            _ => wrong.push(broken.to_string()),
+        }
+    }
+    wrong
+}

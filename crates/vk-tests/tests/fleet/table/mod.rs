@@ -1,0 +1,158 @@
+//! The daemon, the hub, the node and the job process killed at every boundary of their records and
+//! effects, once each.
+
+mod account;
+mod act;
+mod point;
+mod story;
+mod tell;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::fleet::{Fleet, test_root};
+use point::Point;
+use story::{House, Story};
+use tell::{Told, tell};
+
+/// Fleets side by side: most of a story is waiting.
+const FLEETS: usize = 8;
+/// Points told in one fleet's life.
+const CHUNK: usize = 12;
+
+/// What came of a point.
+enum Row {
+    Told(Told),
+    Unreached,
+    Failed(String),
+}
+
+/// FAIL-22, FAIL-25, FAIL-34, STATE-04, STATE-20, API-73: whoever dies, and whenever: the job runs at
+/// most once, its log is whole in GitLab, and nothing of it is left.
+#[test]
+fn every_party_dies_at_every_boundary_and_nothing_is_lost_or_done_twice() {
+    let Some(root) = test_root("the table of kills") else {
+        return;
+    };
+    let begun = Instant::now();
+    let only = std::env::var("VK_KILLS_ONLY").unwrap_or_default();
+    let points = point::all().into_iter().filter(|point| {
+        let name = format!("{} {point}", point.victim.name());
+        only.is_empty() || name.contains(&only)
+    });
+    let mut houses: BTreeMap<House, Vec<(Point, Story)>> = BTreeMap::new();
+    let mut elsewhere = Vec::new();
+    for point in points {
+        match story::of(&point) {
+            Ok(story) => houses
+                .entry(story.house())
+                .or_default()
+                .push((point, story)),
+            Err(why) => elsewhere.push((point, why)),
+        }
+    }
+    let mut chunks: Vec<_> = houses
+        .iter()
+        .flat_map(|(house, points)| points.chunks(CHUNK).map(|chunk| (*house, chunk.to_vec())))
+        .collect();
+    chunks.sort_by_key(|(_, chunk)| chunk.len());
+    let chunks = Mutex::new(chunks);
+    let rows = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..FLEETS {
+            scope.spawn(|| {
+                while let Some((house, chunk)) = take(&chunks) {
+                    tell_all(&root, house, &chunk, &rows);
+                }
+            });
+        }
+    });
+    let rows = rows.into_inner().unwrap();
+    let told = rows.len();
+    let failures = print(rows, &elsewhere);
+    let seconds = begun.elapsed().as_secs();
+    println!("{told} kills in {seconds} s, {} elsewhere", elsewhere.len());
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+fn take<T>(from: &Mutex<Vec<T>>) -> Option<T> {
+    from.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+fn tell_all(
+    root: &Path,
+    house: House,
+    chunk: &[(Point, Story)],
+    rows: &Mutex<Vec<(Point, Story, Row)>>,
+) {
+    let mut fleet = None;
+    for (point, story) in chunk {
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            let mut here = fleet
+                .take()
+                .unwrap_or_else(|| Fleet::with(root, &house.settings()));
+            let told = tell(&mut here, *point, *story);
+            (here, told)
+        }));
+        let row = match told {
+            Ok((here, told)) => {
+                if told.is_none() {
+                    here.print_logs();
+                }
+                fleet = Some(here);
+                told.map_or(Row::Unreached, Row::Told)
+            }
+            Err(why) => {
+                let text = why.downcast_ref::<String>().cloned();
+                let text =
+                    text.or_else(|| why.downcast_ref().map(|text: &&str| (*text).to_owned()));
+                Row::Failed(text.unwrap_or_default())
+            }
+        };
+        let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.push((*point, *story, row));
+    }
+    let wrong = fleet.map(|fleet| account::of_the_whole(&fleet));
+    if let (Some(wrong), Some((point, story))) = (wrong, chunk.last())
+        && !wrong.is_empty()
+    {
+        let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.push((
+            *point,
+            *story,
+            Row::Failed(format!("or one before it: {wrong:?}")),
+        ));
+    }
+}
+
+/// Prints the table; the points that were not as they must be.
+fn print(mut rows: Vec<(Point, Story, Row)>, elsewhere: &[(Point, &str)]) -> Vec<String> {
+    rows.sort_by_key(|(point, ..)| (point.victim, point.core, point.kind, point.variant));
+    let mut failures = Vec::new();
+    for (point, story, row) in rows {
+        let what = match row {
+            Row::Told(told) => told.to_string(),
+            Row::Unreached => {
+                failures.push(format!("{point} of {story:?}: never reached"));
+                "NEVER REACHED".to_owned()
+            }
+            Row::Failed(why) => {
+                failures.push(format!("{point} of {story:?}: {why}"));
+                "FAILED".to_owned()
+            }
+        };
+        let victim = point.victim.name();
+        println!("{victim:<6} {:<36} {story:<10?} {what}", point.to_string());
+    }
+    for (point, why) in elsewhere {
+        println!(
+            "{:<6} {:<36} elsewhere: {why}",
+            point.victim.name(),
+            point.to_string()
+        );
+    }
+    failures
+}

@@ -1,0 +1,255 @@
+//! One story, told with a party that dies at one point.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::account;
+use super::point::{Point, Victim};
+use super::story::Story;
+use crate::fleet::{Fleet, Party};
+
+/// How long a story may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long after its end a party may still come to its point.
+const AFTERWARDS: Duration = Duration::from_secs(8);
+const TICK: Duration = Duration::from_millis(10);
+
+/// What came of it.
+pub(crate) struct Told {
+    pub(super) ended: String,
+    pub(super) ran: usize,
+    pub(super) orphan: bool,
+    took: Duration,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let orphan = if self.orphan { " (orphan)" } else { "" };
+        let (ended, ran, ms) = (&self.ended, self.ran, self.took.as_millis());
+        write!(f, "died; {ended}{orphan}, ran {ran}, {ms} ms")
+    }
+}
+
+/// A story as it goes.
+pub(super) struct Tale<'a> {
+    pub(super) fleet: &'a mut Fleet,
+    pub(super) point: Point,
+    pub(super) story: Story,
+    pub(super) pipeline: u64,
+    pub(super) job: u64,
+    /// Where the victim is to die is said.
+    armed: bool,
+    /// It died there.
+    pub(super) fired: bool,
+    /// When the daemon that was started last can have said nothing yet: milliseconds of the
+    /// world's clock.
+    next_life_ms: u64,
+    /// Daemons that died or were ended.
+    pub(super) daemons: usize,
+    /// What happens in mid-job happened.
+    pub(super) acted: bool,
+    /// Somebody watches the job's log.
+    watching: Option<UnixStream>,
+    /// A party that stays down for now.
+    pub(super) down: Option<Party>,
+    /// Other names of the outputs of jobs' processes.
+    pub(super) outputs: Vec<PathBuf>,
+    begun: Instant,
+}
+
+/// Tells it; none where the point was not reached.
+pub(crate) fn tell(fleet: &mut Fleet, point: Point, story: Story) -> Option<Told> {
+    let mut tale = Tale {
+        fleet,
+        point,
+        story,
+        pipeline: 0,
+        job: 0,
+        armed: false,
+        fired: false,
+        daemons: 0,
+        next_life_ms: 0,
+        acted: false,
+        watching: None,
+        down: None,
+        outputs: Vec::new(),
+        begun: Instant::now(),
+    };
+    tale.before();
+    tale.trigger();
+    let (job, orphan) = tale.until_it_ends();
+    let afterwards = Instant::now();
+    while !tale.fired && afterwards.elapsed() < AFTERWARDS {
+        tale.look();
+        std::thread::sleep(TICK);
+    }
+    let fired = tale.fired;
+    tale.disarm();
+    tale.all_up();
+    account::check(&mut tale, &job, orphan);
+    fired.then(|| Told {
+        ended: account::how(&job),
+        ran: account::ran(&tale).0,
+        orphan,
+        took: tale.begun.elapsed(),
+    })
+}
+
+impl Tale<'_> {
+    /// The place of a file that says where a program dies, written whole.
+    fn say(&self, whose: &str, text: &str) {
+        let file = self.fleet.kill_file(whose);
+        let new = file.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(&new, &file).unwrap();
+    }
+
+    /// Says where the victim is to die.
+    pub(super) fn arm(&mut self) {
+        let point = self.point;
+        self.say(point.victim.name(), &format!("{point}:1"));
+        self.armed = true;
+    }
+
+    /// Has another one die, to get somewhere.
+    pub(super) fn also(&self, whose: &str, at: &str) {
+        self.say(whose, at);
+    }
+
+    pub(super) const fn is_armed(&self) -> bool {
+        self.armed
+    }
+
+    fn disarm(&self) {
+        for whose in ["hub", "node", "daemon", "job"] {
+            // Whoever died removed it.
+            let _ = fs::remove_file(self.fleet.kill_file(whose));
+        }
+    }
+
+    /// The party that is the victim, where it is one.
+    pub(super) const fn party(&self) -> Option<Party> {
+        match self.point.victim {
+            Victim::Hub => Some(Party::Hub),
+            Victim::Node => Some(Party::Node),
+            Victim::Daemon => Some(Party::Daemon),
+            Victim::Job => None,
+        }
+    }
+
+    pub(super) fn trigger(&mut self) {
+        let mut job = json!({ "name": "job", "script": self.script() });
+        if matches!(self.story, Story::Granted | Story::Denied) {
+            job["variables"] = json!({ "MICROVM_MEM": "4G" });
+        }
+        // Of two projects that wait for approval the hub keeps the one it heard of last.
+        let other = self.story == Story::Unapproved && self.fleet.lab.pipelines() % 2 == 1;
+        let project = if other { "lab/other" } else { "lab/project" };
+        let (pipeline, jobs) = self.fleet.lab.trigger_in(project, &json!([job]));
+        (self.pipeline, self.job) = (pipeline, jobs[0]);
+        if matches!(self.story, Story::Canceled | Story::Canceling) {
+            // GitLab hears more often of a job whose log somebody watches.
+            self.watching = Some(self.fleet.lab.watch(self.job));
+        }
+    }
+
+    /// What the job does: it leaves marks outside of itself, and waits in its middle. The process
+    /// stand-in for VMs lets it see the host's files by way of its first process.
+    fn script(&self) -> Vec<String> {
+        let marks = self.fleet.path("marks");
+        fs::create_dir_all(&marks).unwrap();
+        let at = format!("/proc/1/root{}", marks.display());
+        vec![
+            format!("echo begin >> {at}/$CI_JOB_ID"),
+            format!("while [ ! -e {at}/$CI_JOB_ID.go ]; do echo in the middle; sleep 0.1; done"),
+            format!("echo end >> {at}/$CI_JOB_ID"),
+            "echo job $CI_JOB_ID is at its end".to_owned(),
+        ]
+    }
+
+    pub(super) fn mark(&self, suffix: &str) -> PathBuf {
+        self.fleet.path(&format!("marks/{}{suffix}", self.job))
+    }
+
+    /// Lets the job go on to its end.
+    pub(super) fn go_on(&self) {
+        fs::write(self.mark(".go"), "").unwrap();
+    }
+
+    /// Waits for the job's end, or until it is certain that nobody has it; the job as the lab tells
+    /// it.
+    fn until_it_ends(&mut self) -> (Value, bool) {
+        loop {
+            self.look();
+            if !self.acted && self.mark("").exists() {
+                self.acted = true;
+                self.in_the_middle();
+            }
+            let job = self.fleet.lab.jobs(self.pipeline).remove(0);
+            if !job["finished_ms"].is_null() {
+                return (job, false);
+            }
+            if self.is_orphan(&job) {
+                return (job, true);
+            }
+            assert!(self.begun.elapsed() < PATIENCE, "no end: {job}");
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// A 201 whose record was not durable when the daemon died, or whose answer never arrived:
+    /// GitLab heard nothing of the job, and the daemon, started again, knows nothing of it.
+    fn is_orphan(&self, job: &Value) -> bool {
+        if self.point.victim != Victim::Daemon || !self.fired {
+            return false;
+        }
+        // What is handed out later is the next life's.
+        let handed_out = job["started_ms"].as_u64().unwrap_or(u64::MAX);
+        if job["calls"] != 0 || handed_out > self.next_life_ms {
+            return false;
+        }
+        let name = format!("\"gitlab_job\":{},", self.job);
+        !self.fleet.daemon_state().contains(&name)
+    }
+
+    /// Keeps outputs, and starts again who died.
+    pub(super) fn look(&mut self) {
+        account::keep_outputs(self);
+        let file = self.fleet.kill_file(self.point.victim.name());
+        if self.armed && !self.fired && !file.exists() {
+            self.fired = true;
+        }
+        for party in [Party::Hub, Party::Node, Party::Daemon] {
+            if self.down == Some(party) {
+                continue;
+            }
+            if self.fleet.has_ended(party) {
+                if party == Party::Daemon {
+                    self.daemons += 1;
+                    // It takes longer than this to be up.
+                    self.next_life_ms = now_ms() + 30;
+                }
+                self.died(party);
+            }
+        }
+        self.beside();
+    }
+
+    /// Starts again whoever a story left down.
+    fn all_up(&mut self) {
+        if let Some(party) = self.down.take() {
+            self.fleet.restart(party);
+        }
+        self.until(|tale| tale.fleet.node_is_there());
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
