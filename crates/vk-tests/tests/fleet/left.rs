@@ -38,6 +38,11 @@ impl Fleet {
         }
     }
 
+    /// The processes that have to do with a job.
+    pub(crate) fn processes_of_jobs(&self) -> Vec<String> {
+        processes_that_know(self.path("node/node/jobs").to_str().unwrap())
+    }
+
     /// What is on the host of jobs.
     pub(crate) fn left(&self) -> Vec<String> {
         left_of(&self.path("node/node/jobs"))
@@ -59,13 +64,19 @@ fn left_of(jobs: &Path) -> Vec<String> {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let bound = sockets.lines().filter(|line| line.contains(name));
     left.extend(bound.map(|line| format!("the socket {line}")));
+    left.extend(processes_that_know(name));
+    left
+}
+
+fn processes_that_know(directory: &str) -> Vec<String> {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let is_process = entry.file_name().to_string_lossy().parse::<u32>().is_ok();
-        if is_process && let Some(how) = knows(&entry.path(), name) {
-            left.push(format!("the process {}: {how}", entry.path().display()));
+        if is_process && let Some(how) = knows(&entry.path(), directory) {
+            found.push(format!("the process {}: {how}", entry.path().display()));
         }
     }
-    left
+    found
 }
 
 /// How a process has to do with a directory.
