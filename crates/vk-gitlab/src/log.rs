@@ -54,8 +54,9 @@ where
 #[cfg(test)]
 pub(crate) mod tests {
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, OnceLock};
 
+    use tracing::Dispatch;
     use tracing::subscriber::DefaultGuard;
 
     use super::*;
@@ -70,6 +71,10 @@ pub(crate) mod tests {
         }
 
         fn formatted(format: Format) -> (Lines, DefaultGuard) {
+            // Where there is one dispatcher, whether a line is wanted at all is asked of the thread
+            // that comes to it first, and that may be another test's.
+            static SECOND: OnceLock<Dispatch> = OnceLock::new();
+            SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::fmt().finish()));
             let lines = Lines::default();
             let filter = EnvFilter::new("info");
             let subscriber = subscriber(filter, format, false, lines.clone());

@@ -354,8 +354,12 @@ impl Daemon {
                 output_len: 0,
                 rendered: None,
                 kept,
+                names: None,
             },
         );
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.note_names();
+        }
         let effects = effects
             .into_iter()
             .map(|effect| Effect::Job(key, effect))
@@ -395,6 +399,7 @@ impl Daemon {
         if !step.records.is_empty() {
             edge.rendered = None;
         }
+        edge.note_names();
         let kept = (!step.records.is_empty()).then_some((runner, key));
         let effects = step
             .effects

@@ -204,8 +204,17 @@ impl Effects<'_> {
         let (name, meter) = (runner.config.name.clone(), runner.meter.clone());
         self.beside(async move {
             let outcome = client.request_job(last_update.as_deref()).await;
+            let request_id = request_id();
             if let JobRequestOutcome::Job(job, _) = &outcome {
                 meter.taken(&job.job_info);
+                tracing::info!(
+                    runner = name,
+                    gitlab_job = job.id,
+                    %request_id,
+                    gitlab_runner = job.runner_info.uuid,
+                    queue_secs = job.job_info.time_in_queue_seconds,
+                    "GitLab handed a job over"
+                );
             }
             if translation.id == 0 && matches!(outcome, JobRequestOutcome::Job(..)) {
                 match late_verify(&client).await {
@@ -219,7 +228,7 @@ impl Effects<'_> {
                     ),
                 }
             }
-            let answer = gitlab::requested(outcome, &translation, request_id());
+            let answer = gitlab::requested(outcome, &translation, request_id);
             Event::Acquire(seat, acquire::Input::JobAnswer { lane, answer })
         });
     }
@@ -234,12 +243,6 @@ impl Effects<'_> {
             return;
         };
         let placement = runner.config.placement.clone();
-        tracing::info!(
-            runner = runner.config.name,
-            gitlab_job = job.gitlab_job,
-            request_id = %job.request_id,
-            "GitLab handed a job over"
-        );
         match self.0.open_job(index, Vec::new()) {
             Ok(key) => {
                 self.0.job_input(
@@ -349,7 +352,7 @@ impl Effects<'_> {
         let Some(edge) = self.0.jobs.get(&key) else {
             return;
         };
-        let Some(record) = edge.core.record() else {
+        let Some(names) = edge.names else {
             return;
         };
         let Some(runner) = self.0.runners.get(edge.runner) else {
@@ -361,9 +364,9 @@ impl Effects<'_> {
         let runner = &runner.config.name;
         tracing::info!(
             runner,
-            gitlab_job = record.taken.gitlab_job,
-            request_id = %record.taken.request_id,
-            hub_job = record.hub_job.map(|job| job.to_string()),
+            gitlab_job = names.gitlab_job,
+            request_id = %names.request_id,
+            hub_job = names.hub_job.map(|job| job.to_string()),
             ?note,
             "job"
         );

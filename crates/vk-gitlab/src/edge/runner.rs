@@ -9,6 +9,7 @@ use vk_gitlab_core::acquire::{self, Acquire, Session};
 use vk_gitlab_core::job::Job;
 use vk_gitlab_core::slots::RunnerIndex;
 use vk_gitlab_core::state_file::{self, StateFile};
+use vk_hub_proto::{JobId, RequestId};
 use vk_step::{Core as _, Now, OpenError};
 
 use super::daemon::drawn;
@@ -81,6 +82,16 @@ pub(super) struct JobEdge {
     pub(super) rendered: Option<Arc<str>>,
     /// A write of this job has succeeded.
     pub(super) kept: bool,
+    /// What it is called, also once its record is gone.
+    pub(super) names: Option<Names>,
+}
+
+/// What a job is called: one ID on all hosts, and one of each side's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    pub(super) gitlab_job: u64,
+    pub(super) request_id: RequestId,
+    pub(super) hub_job: Option<JobId>,
 }
 
 impl RunnerEdge {
@@ -134,6 +145,17 @@ impl RunnerEdge {
 }
 
 impl JobEdge {
+    /// Takes down what the job is called, while its record says so.
+    pub(super) fn note_names(&mut self) {
+        if let Some(record) = self.core.record() {
+            self.names = Some(Names {
+                gitlab_job: record.taken.gitlab_job,
+                request_id: record.taken.request_id,
+                hub_job: record.hub_job,
+            });
+        }
+    }
+
     /// Its record as the state file is to hold it, rendered once for every change; none where the
     /// file is not to hold it.
     pub(super) fn rendered(&mut self) -> Option<Result<Arc<str>, String>> {

@@ -17,6 +17,8 @@ pub(crate) struct State {
     pub(crate) revision: u64,
     pub(crate) reservations: BTreeMap<String, bool>,
     pub(crate) jobs: BTreeMap<String, Job>,
+    /// Jobs wait until a node takes them.
+    pub(crate) queues: bool,
     next: u64,
 }
 
@@ -27,6 +29,7 @@ pub(crate) struct Job {
     pub(crate) revision: u64,
     pub(crate) state: &'static str,
     pub(crate) output: Vec<u8>,
+    pub(crate) failure: Option<&'static str>,
     pub(crate) settled: bool,
 }
 
@@ -43,6 +46,28 @@ impl State {
             job.state = "finished";
             job.revision += 1;
         }
+    }
+
+    /// Ends every job that runs with a failure of this class.
+    pub(crate) fn fail_all(&mut self, class: &'static str) {
+        for job in self.jobs.values_mut().filter(|job| job.state != "finished") {
+            job.failure = Some(class);
+        }
+        self.finish_all("");
+    }
+
+    /// A node takes every job that waits.
+    pub(crate) fn accept_all(&mut self) {
+        for job in self.jobs.values_mut().filter(|job| job.state == "queued") {
+            job.state = "running";
+            job.revision += 1;
+        }
+    }
+
+    /// Whether a job has been looked at since it was submitted.
+    pub(crate) fn follows(&self) -> bool {
+        let mut seen = self.seen.iter();
+        seen.any(|seen| seen.method == "GET" && seen.path.starts_with("/v1/jobs/"))
     }
 
     pub(crate) fn running(&self) -> usize {
@@ -84,11 +109,17 @@ async fn answer(hub: Hub, seen: Seen) -> Reply {
             Reply::status(204)
         }
         ("POST", ["jobs"]) => hub.change(|state| {
+            let asked = seen.json()["request_id"].clone();
+            let mut jobs = state.jobs.iter();
+            if let Some((id, job)) = jobs.find(|(_, job)| job.submission["request_id"] == asked) {
+                return Reply::json(201, &view(id, job));
+            }
             let id = state.id();
             let job = Job {
                 submission: seen.json(),
                 revision: 1,
-                state: "running",
+                state: if state.queues { "queued" } else { "running" },
+                failure: None,
                 output: Vec::new(),
                 settled: false,
             };
@@ -132,6 +163,9 @@ fn view(id: &str, job: &Job) -> Value {
         "node": format!("{:032x}", 1), "output_len": job.output.len() });
     if job.state == "finished" {
         view["result"] = json!({ "output_len": job.output.len() });
+        if let Some(class) = job.failure {
+            view["result"]["failure"] = class.into();
+        }
     }
     view
 }

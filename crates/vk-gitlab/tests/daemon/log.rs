@@ -1,8 +1,9 @@
 //! What the daemon logs, for tests on one thread.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -12,6 +13,10 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(crate) fn start() -> (Log, DefaultGuard) {
+        // Where there is one dispatcher, whether a line is wanted at all is asked of the thread that
+        // comes to it first, and that may be another test's.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::fmt().finish()));
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(log.clone())

@@ -12,6 +12,7 @@ mod approval;
 mod asking;
 mod gitlab;
 mod hub;
+mod jobs;
 mod log;
 mod looking;
 mod reloading;

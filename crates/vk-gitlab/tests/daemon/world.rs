@@ -86,6 +86,11 @@ impl World {
         fs::write(self.path("config.toml"), text).unwrap();
     }
 
+    pub(crate) fn add_to_configuration(&self, more: &str) {
+        let text = fs::read_to_string(self.config_file()).unwrap();
+        fs::write(self.config_file(), text + more).unwrap();
+    }
+
     pub(crate) fn config_file(&self) -> PathBuf {
         self.path("config.toml")
     }
