@@ -49,6 +49,24 @@ fn each_jobs_calls_bytes_and_waits_are_counted() {
 }
 
 #[test]
+fn a_held_request_that_ends_in_vain_is_a_204_before_the_201() {
+    let lab = Lab::with(&["--long-poll-ns", "1000000"], None);
+    lab.trigger(&json!({"jobs": [{"name": "a", "script": ["x"], "tags": ["mine"]}]}));
+    let value = lab.request("");
+    let value = value.header("X-GitLab-Last-Update").unwrap();
+    for _ in 0..2 {
+        let held = lab.request(value);
+        assert_eq!(
+            (held.status, held.header("X-GitLab-Last-Update")),
+            (204, None)
+        );
+    }
+    lab.admin(&json!({"cmd": "runner", "tags": ["mine"]}));
+    let id = lab.take()["id"].as_u64().unwrap();
+    assert_eq!(lab.job(id)["counts"]["empty_before"], 3);
+}
+
+#[test]
 fn runners_have_tokens_of_their_own_and_are_woken_apart() {
     let lab = Lab::with(&["--tag", "none", "--long-poll-ns", "50000000000"], None);
     lab.admin(&json!({"cmd": "runner", "run_untagged": false}));
