@@ -9,6 +9,11 @@ pub enum Breakage {
     AckBeforeSync,
     /// The node tells no job to stop (against DISP-12).
     ForgottenCancel,
+    /// The node forgets the jobs whose results the hub has recorded, so that a start that comes again
+    /// is a new one to it (against DISP-41).
+    ForgottenJob,
+    /// The hub gives a running job that its node no longer holds to another one (against DISP-72).
+    PlacedAgain,
     /// The daemon asks GitLab under reservations nobody granted (against ADM-07).
     NoReservation,
 }

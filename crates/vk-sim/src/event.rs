@@ -69,6 +69,10 @@ pub(crate) enum Event {
     Cut(usize, u64),
     /// A job's process is killed, if any runs there.
     KillJob(usize),
+    /// A start message comes to a node once more.
+    StartAgain(usize, Box<HubMessage>),
+    /// A node's state is gone: its journal, its jobs' directories, and what ran in them.
+    LoseDisk(usize),
 }
 
 /// GitLab's answer to a job request.

@@ -28,6 +28,10 @@ pub enum Fault {
     NodeKilledAfter,
     /// A job's process is killed.
     JobKilled,
+    /// A node loses its journal and its jobs.
+    DiskLost,
+    /// A start comes to its node once more, however much later.
+    StartRepeated,
     /// A node's session is cut.
     SessionCut,
     /// A node is out of touch for longer than its jobs wait.

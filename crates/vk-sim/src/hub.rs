@@ -54,6 +54,10 @@ pub(crate) struct Hub {
     sync_due: bool,
     /// For a breakage: starts whose answer has not come.
     unanswered: BTreeMap<JobId, (u64, HubMessage)>,
+    /// For a breakage: starts that went out, and to which node.
+    pub(crate) sent: BTreeMap<JobId, (usize, HubMessage)>,
+    /// Jobs that it knows to run on a node, durably.
+    pub(crate) running: BTreeSet<JobId>,
 }
 
 impl Hub {
@@ -75,6 +79,8 @@ impl Hub {
             output_sync_due: false,
             sync_due: false,
             unanswered: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            running: BTreeSet::new(),
         }
     }
 }
@@ -203,6 +209,9 @@ impl World {
     fn hub_note(&mut self, record: &Record) {
         self.check_record("hub", record);
         self.check_finished(record);
+        if let Record::JobFinished { job, .. } = record {
+            self.hub.sent.remove(job);
+        }
         match record {
             Record::JobSubmitted { job, .. } => {
                 self.hub.submitted.insert(*job);
@@ -214,6 +223,9 @@ impl World {
             } => {
                 self.hub.given_up.insert(*job);
                 self.hub.not_kept.insert(*job);
+            }
+            Record::JobRunning { job, .. } => {
+                self.hub.running.insert(*job);
             }
             Record::JobSettled { job } => {
                 self.hub.settled.insert(*job);
@@ -305,6 +317,12 @@ impl World {
         };
         if self.breakage == Some(Breakage::DoubleStart) {
             self.remember_start(session, &message);
+        }
+        if self.breakage == Some(Breakage::PlacedAgain)
+            && let HubMessage::Job(HubJobMessage::Start { job, .. }) = &message
+            && let Some(open) = self.sessions.get(&session)
+        {
+            self.hub.sent.insert(*job, (open.node, message.clone()));
         }
         self.send_to_node(session, Some(message));
     }
@@ -439,6 +457,7 @@ impl World {
         {
             self.hub.unanswered.remove(job);
         }
+        self.place_absent(session, &message);
         let Some((message, chunk)) = FromNode::read(message) else {
             return;
         };

@@ -21,6 +21,7 @@ mod gitlab;
 mod host;
 mod hub;
 mod lease;
+mod lost_disk;
 mod net;
 mod node;
 mod outcome;

@@ -105,10 +105,10 @@ impl World {
             return;
         }
         open.to_node_after = open.to_node_after.max(self.now + delay);
-        self.queue.add(
-            open.to_node_after,
-            Event::ToNode(session, Box::new(message)),
-        );
+        let (index, at) = (open.node, open.to_node_after);
+        self.may_come_again(index, &message);
+        self.queue
+            .add(at, Event::ToNode(session, Box::new(message)));
     }
 
     pub(crate) fn arrives_at_hub(&mut self, session: u64, message: NodeMessage) {

@@ -1,6 +1,6 @@
 //! A node's edge in the simulation: session, journal, host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vk_hub_proto::JobId;
 use vk_hub_proto::dispatch::{Chunk, HubJobMessage, LeaseState, NodeJobMessage, OfferReply};
@@ -43,8 +43,10 @@ pub(crate) struct Node {
     /// It cannot reach the hub before this moment.
     pub(crate) away_until: u64,
     /// Start messages whose record is not durable yet.
-    starting: BTreeMap<JobId, Script>,
-    sync_due: bool,
+    pub(crate) starting: BTreeMap<JobId, Script>,
+    /// Jobs whose start was ever durable on the disk that it has.
+    pub(crate) taken: BTreeSet<JobId>,
+    pub(crate) sync_due: bool,
 }
 
 impl Node {
@@ -59,6 +61,7 @@ impl Node {
             kills,
             away_until: 0,
             starting: BTreeMap::new(),
+            taken: BTreeSet::new(),
             sync_due: false,
         }
     }
@@ -87,11 +90,11 @@ impl World {
             max_concurrency: Some(3),
             ..Config::default()
         };
-        let opened = NodeCore::open(
-            config,
-            node.clock.read(now_ms),
-            node.store.durable().to_vec(),
-        );
+        let mut records = node.store.durable().to_vec();
+        if self.breakage == Some(Breakage::ForgottenJob) {
+            forget_dropped(&mut records);
+        }
+        let opened = NodeCore::open(config, node.clock.read(now_ms), records);
         match opened {
             Ok((core, effects)) => {
                 node.core = Some(core);
@@ -148,10 +151,11 @@ impl World {
         node.sync_due = false;
         let synced = node.store.sync();
         for record in &synced {
-            if let Record::Started(started) = record
-                && let Some(script) = node.starting.remove(&started.job)
-            {
-                node.host.create(started.job, script);
+            if let Record::Started(started) = record {
+                node.taken.insert(started.job);
+                if let Some(script) = node.starting.remove(&started.job) {
+                    node.host.create(started.job, script);
+                }
             }
         }
         for record in &synced {
@@ -522,5 +526,29 @@ fn report(status: &Status) -> Report {
             image_cache_idle_secs: Some(1800),
         }),
         ..Report::default()
+    }
+}
+
+/// The breakage "forgotten job": a journal without the jobs that were dropped.
+fn forget_dropped(records: &mut Vec<Record>) {
+    let dropped = |record: &Record| match record {
+        Record::Dropped { job } => Some(*job),
+        _ => None,
+    };
+    let forgotten: BTreeSet<JobId> = records.iter().filter_map(dropped).collect();
+    records.retain(|record| !job_of(record).is_some_and(|job| forgotten.contains(&job)));
+}
+
+fn job_of(record: &Record) -> Option<JobId> {
+    match record {
+        Record::Started(started) => Some(started.job),
+        Record::Granted { job }
+        | Record::Denied { job, .. }
+        | Record::Cancelled { job, .. }
+        | Record::Closing { job, .. }
+        | Record::Finished { job, .. }
+        | Record::Recorded { job }
+        | Record::Dropped { job } => Some(*job),
+        Record::Desired(_) | Record::Commanded { .. } => None,
     }
 }

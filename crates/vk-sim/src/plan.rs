@@ -17,6 +17,8 @@ pub struct Plan {
     pub cuts: u32,
     /// Processes of jobs killed.
     pub job_kills: u32,
+    /// Nodes that lose all they have.
+    pub disk_losses: u32,
     /// Requests and answers are lost now and then.
     pub small_faults: bool,
     /// Cuts and kills of jobs fall before this moment, in milliseconds.
@@ -37,6 +39,7 @@ impl Default for Plan {
             kill_spread: 45,
             cuts: 4,
             job_kills: 1,
+            disk_losses: 1,
             small_faults: true,
             busy_ms: 240_000,
             until_ms: 48 * 3_600_000,

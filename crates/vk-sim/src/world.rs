@@ -231,6 +231,11 @@ impl World {
             let at = self.rng.between(2000, self.plan.busy_ms);
             self.queue.add(at, Event::KillJob(node));
         }
+        for _ in 0..self.plan.disk_losses {
+            let node = self.rng.below(self.plan.nodes);
+            let at = self.rng.between(2000, self.plan.busy_ms);
+            self.queue.add(at, Event::LoseDisk(node));
+        }
     }
 
     fn push(&mut self) {
@@ -321,6 +326,8 @@ impl World {
             Event::Cancel(number, force) => self.cancel(number, force),
             Event::Cut(index, away) => self.cut(index, away),
             Event::KillJob(index) => self.kill_job(index),
+            Event::StartAgain(index, message) => self.start_again(index, *message),
+            Event::LoseDisk(index) => self.lose_disk(index),
         }
     }
 

@@ -33,6 +33,7 @@ fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
         orphans += outcome.orphans;
         losses += outcome.recorded_losses;
     }
+    assert!(faults.of(Fault::DiskLost) > 0 && faults.of(Fault::StartRepeated) > 0);
     println!("seeds {seeds:?}: {jobs} jobs, {orphans} orphans, {losses} recorded losses\n{faults}");
     assert!(faults.of(Fault::SessionCut) > 0 && faults.of(Fault::NodePartitioned) > 0);
     assert!(faults.of(Fault::HubAnswerLost) > 0 && faults.of(Fault::GitLabAnswerLost) > 0);
@@ -78,6 +79,7 @@ fn a_fleet_without_faults_loses_nothing_and_takes_every_job_under_a_reservation(
         kills: 0,
         cuts: 0,
         job_kills: 0,
+        disk_losses: 0,
         small_faults: false,
         ..plan()
     };
@@ -119,6 +121,18 @@ fn an_ack_before_the_sync_is_found() {
 #[test]
 fn a_job_request_without_a_reservation_is_found() {
     assert_found(Breakage::NoReservation, "a job request under");
+}
+
+/// DISP-41
+#[test]
+fn a_node_that_forgets_a_recorded_job_is_found() {
+    assert_found(Breakage::ForgottenJob, "started twice");
+}
+
+/// DISP-72
+#[test]
+fn a_hub_that_places_a_lost_job_again_is_found() {
+    assert_found(Breakage::PlacedAgain, "started twice");
 }
 
 #[test]
