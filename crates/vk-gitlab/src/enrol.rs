@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use vk_hub_client::enrolment::{Directory, Enrolment};
-use vk_hub_client::{EnrolmentToken, HubUrl, Key, enroll_relay};
+use vk_hub_client::{EnrolmentToken, HubUrl, enroll_relay};
 
 use crate::config::Config;
 use crate::state::StateDir;
@@ -47,7 +47,7 @@ pub(crate) async fn join(
         }
         None => None,
     };
-    let key = Key::generate()?;
+    let key = directory.joining_key()?;
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let joined = enroll_relay(&url, &token, ca, &key, &host).await?;
@@ -115,7 +115,7 @@ mod tests {
         let enrolment = Enrolment {
             hub: "https://hub.example.com".parse().unwrap(),
             id: vk_hub_proto::RelayId::from_bytes([1; 16]),
-            key: Key::generate().unwrap(),
+            key: vk_hub_client::Key::generate().unwrap(),
             ca_pem: None,
         };
         directory.save(&enrolment).unwrap();

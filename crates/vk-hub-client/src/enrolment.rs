@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use vk_hub_proto::hex::Hex;
 use vk_hub_proto::{NodeId, RelayId};
 
 use crate::connect::Dialer;
@@ -71,6 +72,9 @@ struct OnDisk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     node_id: Option<String>,
     ca: bool,
+    /// The public half of the key, so that no file of another enrolment is taken for this one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    public_key: Option<Hex<32>>,
 }
 
 /// The directory of an enrolment, mode 0700.
@@ -90,27 +94,98 @@ impl Directory {
         self.enrolment().exists()
     }
 
-    /// Keeps an enrolment: the key first, what names it last (ENR-16).
+    /// The key to join with: that of an attempt that was cut short, or a new one. It is kept before
+    /// the hub hears of it, so that a join whose answer is lost can be made again with its token.
+    ///
+    /// # Errors
+    /// A file could not be read or written, or there is no randomness.
+    pub fn joining_key(&self) -> Result<Key, EnrolmentError> {
+        file::private_dir(&self.0)?;
+        // One that cannot be read is as good as none.
+        if let Ok(Some(key)) = Key::load(&self.joining()) {
+            return Ok(key);
+        }
+        let key = Key::generate()?;
+        key.save(&self.joining())?;
+        Ok(key)
+    }
+
+    /// Keeps an enrolment: the key first, what names it last (ENR-16). Whenever this is cut short,
+    /// the directory holds the enrolment of before or this one, whole.
     ///
     /// # Errors
     /// A file could not be written.
     pub fn save<Id: Member>(&self, enrolment: &Enrolment<Id>) -> Result<(), EnrolmentError> {
-        file::private_dir(&self.0)?;
-        enrolment.key.save(&self.key())?;
-        match &enrolment.ca_pem {
-            Some(pem) => file::write(&self.ca(), pem)?,
-            None => file::remove(&self.ca())?,
-        }
+        self.save_up_to(enrolment, usize::MAX)
+    }
+
+    /// The first steps of keeping an enrolment. Key and CA are written beside those in force, which
+    /// `enrollment.json` then puts in force; only after that do they take the others' places.
+    fn save_up_to<Id: Member>(
+        &self,
+        enrolment: &Enrolment<Id>,
+        steps: usize,
+    ) -> Result<(), EnrolmentError> {
         let id = |field| (Id::FIELD == field).then(|| enrolment.id.to_string());
         let on_disk = OnDisk {
             hub: enrolment.hub.to_string(),
             relay_id: id(RelayId::FIELD),
             node_id: id(NodeId::FIELD),
             ca: enrolment.ca_pem.is_some(),
+            public_key: Some(enrolment.key.public()),
         };
         let damaged = |why: serde_json::Error| self.damaged(&self.enrolment(), why.to_string());
         let json = serde_json::to_vec_pretty(&on_disk).map_err(damaged)?;
-        Ok(file::write(&self.enrolment(), &json)?)
+        let (key, ca) = (next(&self.key()), next(&self.ca()));
+        let all: [&dyn Fn() -> Result<(), EnrolmentError>; 9] = [
+            &|| Ok(file::private_dir(&self.0)?),
+            // An earlier one that was put in force and cut short then.
+            &|| self.take_next_ca(),
+            &|| self.take_next_key(),
+            &|| Ok(file::remove(&ca)?),
+            &|| Ok(enrolment.key.save(&key)?),
+            &|| match &enrolment.ca_pem {
+                Some(pem) => Ok(file::write(&ca, pem)?),
+                None => Ok(()),
+            },
+            &|| Ok(file::write(&self.enrolment(), &json)?),
+            &|| self.take_next_ca(),
+            &|| {
+                self.take_next_key()?;
+                Ok(file::remove(&self.joining())?)
+            },
+        ];
+        all.into_iter().take(steps).try_for_each(|step| step())
+    }
+
+    /// Whether the key beside the one in its place is the one in force.
+    fn is_next_in_force(&self) -> Result<bool, EnrolmentError> {
+        let json = file::read(&self.enrolment())?;
+        // What cannot be read names no key.
+        let on_disk = json.and_then(|json| serde_json::from_slice::<OnDisk>(&json).ok());
+        let Some(named) = on_disk.and_then(|on_disk| on_disk.public_key) else {
+            return Ok(false);
+        };
+        let is_named = |path: &Path| {
+            let key = Key::load(path).ok().flatten();
+            key.is_some_and(|key| key.public() == named)
+        };
+        Ok(!is_named(&self.key()) && is_named(&next(&self.key())))
+    }
+
+    fn take_next_ca(&self) -> Result<(), EnrolmentError> {
+        let beside = next(&self.ca());
+        if self.is_next_in_force()? && beside.exists() {
+            file::rename(&beside, &self.ca())?;
+        }
+        Ok(())
+    }
+
+    fn take_next_key(&self) -> Result<(), EnrolmentError> {
+        if self.is_next_in_force()? {
+            file::rename(&next(&self.key()), &self.key())?;
+        }
+        Ok(())
     }
 
     /// Reads the enrolment; none where nobody joined.
@@ -132,12 +207,22 @@ impl Directory {
         let id = id
             .and_then(|id| id.parse().ok())
             .ok_or_else(|| self.damaged(&path, format!("it names no {}", Id::FIELD)))?;
-        let key = Key::load(&self.key())?
-            .ok_or_else(|| self.damaged(&self.key(), "it is missing".to_owned()))?;
+        let (mut key_path, mut ca) = (self.key(), self.ca());
+        if self.is_next_in_force()? {
+            key_path = next(&key_path);
+            ca = Some(next(&ca)).filter(|ca| ca.exists()).unwrap_or(ca);
+        }
+        let key = Key::load(&key_path)?
+            .ok_or_else(|| self.damaged(&key_path, "it is missing".to_owned()))?;
+        if on_disk
+            .public_key
+            .is_some_and(|named| named != key.public())
+        {
+            return Err(self.damaged(&key_path, "it is another enrolment's".to_owned()));
+        }
         let ca_pem = match on_disk.ca {
             true => Some(
-                file::read(&self.ca())?
-                    .ok_or_else(|| self.damaged(&self.ca(), "it is missing".to_owned()))?,
+                file::read(&ca)?.ok_or_else(|| self.damaged(&ca, "it is missing".to_owned()))?,
             ),
             false => None,
         };
@@ -154,8 +239,10 @@ impl Directory {
     /// # Errors
     /// A file could not be removed.
     pub fn remove(&self) -> Result<(), EnrolmentError> {
-        for path in [self.enrolment(), self.ca(), self.key()] {
-            file::remove(&path)?;
+        let (ca, key) = (self.ca(), self.key());
+        let beside = [next(&ca), next(&key), self.joining()];
+        for path in [self.enrolment(), ca, key].iter().chain(&beside) {
+            file::remove(path)?;
         }
         Ok(())
     }
@@ -175,9 +262,21 @@ impl Directory {
         self.0.join("ca.pem")
     }
 
+    /// The key of a join that has had no answer.
+    fn joining(&self) -> PathBuf {
+        self.0.join("joining.pk8")
+    }
+
     fn enrolment(&self) -> PathBuf {
         self.0.join("enrollment.json")
     }
+}
+
+/// Where a file's successor waits.
+fn next(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".next");
+    path.with_file_name(name)
 }
 
 impl<Id> Enrolment<Id> {
@@ -251,6 +350,88 @@ mod tests {
             0
         );
         directory.remove().unwrap();
+    }
+
+    fn same(one: &Enrolment<RelayId>, other: &Enrolment<RelayId>) -> bool {
+        one.id == other.id
+            && one.hub == other.hub
+            && one.ca_pem == other.ca_pem
+            && one.key.public() == other.key.public()
+    }
+
+    /// ENR-09, ENR-16
+    #[test]
+    fn an_enrolment_that_is_replaced_is_the_old_one_or_the_new_one_wherever_that_is_cut_short() {
+        let other = |id: u8, ca: Option<&[u8]>| Enrolment {
+            id: RelayId::from_bytes([id; 16]),
+            ca_pem: ca.map(<[u8]>::to_vec),
+            ..enrolment()
+        };
+        for (ca_before, ca_after) in [
+            (Some(&b"old"[..]), Some(&b"new"[..])),
+            (None, Some(&b"new"[..])),
+            (Some(&b"old"[..]), None),
+        ] {
+            let (mut old, mut new) = (0, 0);
+            for cut in 0..=9 {
+                let dir = tempfile::tempdir().unwrap();
+                let directory = Directory::at(dir.path().join("hub"));
+                let before = other(1, ca_before);
+                directory.save(&before).unwrap();
+                let after = other(2, ca_after);
+                directory.save_up_to(&after, cut).unwrap();
+                let read = directory.load().unwrap().unwrap();
+                assert!(same(&read, &before) || same(&read, &after), "{cut}");
+                old += u32::from(same(&read, &before));
+                new += u32::from(same(&read, &after));
+                // And once more upon that, cut short anywhere.
+                for again in 0..=9 {
+                    let last = other(3, ca_before);
+                    directory.save_up_to(&last, again).unwrap();
+                    let found = directory.load().unwrap().unwrap();
+                    let whole = [&before, &after, &last].iter().any(|one| same(&found, one));
+                    assert!(whole || found.id == last.id, "{cut} {again}");
+                    assert_eq!(
+                        found.ca_pem,
+                        if found.id == after.id {
+                            after.ca_pem.clone()
+                        } else {
+                            before.ca_pem.clone()
+                        }
+                    );
+                }
+                directory.remove().unwrap();
+                let left = std::fs::read_dir(dir.path().join("hub")).unwrap();
+                assert_eq!(left.count(), 0);
+            }
+            assert!(old >= 5 && new >= 3, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_enrolment_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = Directory::at(dir.path().join("hub"));
+        directory.save(&enrolment()).unwrap();
+        Key::generate().unwrap().save(&directory.key()).unwrap();
+        let error = directory.load::<RelayId>().unwrap_err().to_string();
+        assert!(error.contains("another enrolment"), "{error}");
+    }
+
+    #[test]
+    fn a_join_that_was_cut_short_is_made_again_with_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = Directory::at(dir.path().join("hub"));
+        let key = directory.joining_key().unwrap();
+        assert_eq!(directory.joining_key().unwrap().public(), key.public());
+        let kept = Enrolment { key, ..enrolment() };
+        directory.save(&kept).unwrap();
+        let fresh = directory.joining_key().unwrap();
+        assert_ne!(
+            fresh.public(),
+            kept.key.public(),
+            "that one has an enrolment"
+        );
     }
 
     #[test]

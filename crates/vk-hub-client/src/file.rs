@@ -68,6 +68,12 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Puts the file in another's place, durable once this returns.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    fs::rename(from, to).map_err(FileError::of("replace", to))?;
+    sync_parent(to)
+}
+
 /// Removes the file; one that is not there counts as removed.
 pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {

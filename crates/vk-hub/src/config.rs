@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use vk_hub_core::{Approve, Settings};
 
+use crate::http::Caps;
+
 /// The hub's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -18,6 +20,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// What the fleet core is opened with.
     pub settings: Settings,
+    /// How many connections there may be at once.
+    pub caps: Caps,
 }
 
 /// A configuration that cannot be used.
@@ -71,7 +75,22 @@ struct File {
     job_history: u64,
     #[serde(default)]
     gitlab: GitLab,
+    #[serde(default)]
+    limits: Limits,
 }
+
+/// API-68
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    unfinished_jobs: Option<u64>,
+    client_connections: Option<u64>,
+    node_sessions: Option<u64>,
+    unauthenticated: Option<u64>,
+}
+
+/// A limit is at least 1 and at most this.
+const LARGEST_LIMIT: u64 = 1_000_000;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,6 +201,27 @@ impl Config {
                 "1 to 1000000",
             ));
         }
+        let limit = |key, value: Option<u64>, usual: usize| match value {
+            None => Ok(usual),
+            Some(value) if (1..=LARGEST_LIMIT).contains(&value) => {
+                Ok(usize::try_from(value).unwrap_or(usize::MAX))
+            }
+            Some(value) => Err(range(key, value.to_string(), "1 to 1000000")),
+        };
+        let (limits, usual) = (file.limits, (Caps::default(), Settings::default()));
+        let caps = Caps {
+            clients: limit(
+                "limits.client_connections",
+                limits.client_connections,
+                usual.0.clients,
+            )?,
+            nodes: limit("limits.node_sessions", limits.node_sessions, usual.0.nodes)?,
+            strangers: limit(
+                "limits.unauthenticated",
+                limits.unauthenticated,
+                usual.0.strangers,
+            )?,
+        };
         // Relative paths are taken from the file's directory.
         let base = path.parent().unwrap_or(Path::new("."));
         let tls = match (file.tls_cert, file.tls_key) {
@@ -206,13 +246,19 @@ impl Config {
             },
             job_lost_after: Duration::from_secs(lost),
             job_history: usize::try_from(file.job_history).unwrap_or(usize::MAX),
-            ..Settings::default()
+            unfinished_jobs: limit(
+                "limits.unfinished_jobs",
+                limits.unfinished_jobs,
+                usual.1.unfinished_jobs,
+            )?,
+            ..usual.1
         };
         Ok(Config {
             addr: file.addr,
             tls,
             data_dir,
             settings,
+            caps,
         })
     }
 
@@ -273,6 +319,35 @@ mod tests {
             Approve::All
         );
         assert!(parse("data_dir = '/d'\n[gitlab]\napprove = 'some'").is_err());
+    }
+
+    /// API-68
+    #[test]
+    fn limits_are_settings_with_the_contracts_defaults() {
+        let config = parse("data_dir = '/d'").unwrap();
+        let usual = (16_384, 4096, 20_000, 256);
+        let limits = |config: &Config| {
+            let Caps {
+                clients,
+                nodes,
+                strangers,
+            } = config.caps;
+            (config.settings.unfinished_jobs, clients, nodes, strangers)
+        };
+        assert_eq!(limits(&config), usual);
+        let set = "[limits]\nunfinished_jobs = 1\nclient_connections = 2\nnode_sessions = 3\n\
+                   unauthenticated = 4";
+        let config = parse(&format!("data_dir = '/d'\n{set}")).unwrap();
+        assert_eq!(limits(&config), (1, 2, 3, 4));
+        for bad in [
+            "node_sessions = 0",
+            "unauthenticated = 1000001",
+            "sessions = 1",
+        ] {
+            let error = parse(&format!("data_dir = '/d'\n[limits]\n{bad}")).unwrap_err();
+            let key = bad.split(' ').next().unwrap();
+            assert!(error.to_string().contains(key), "{error}");
+        }
     }
 
     #[test]

@@ -4,10 +4,13 @@ mod answer;
 mod auth;
 mod client;
 mod enrol;
+mod heard;
 mod listener;
 mod node;
 mod relay;
 mod routes;
+mod seats;
 mod websocket;
 
-pub use listener::{Caps, Context, Listener};
+pub use listener::{Context, Listener};
+pub use seats::{Caps, Seats, TurnedAway};

@@ -16,7 +16,7 @@ use vk_kill::KillPoints;
 use crate::admin::AdminServer;
 use crate::config::Config;
 use crate::fleet::{Fleet, FleetHandle, OpenStore};
-use crate::http::{Caps, Context, Listener};
+use crate::http::{Context, Listener, Seats};
 use crate::members::Members;
 use crate::store::{MemberKind, Sqlite, Store};
 use crate::tls::{self, Files};
@@ -51,11 +51,12 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
         None => None,
     };
     tokio::spawn(finish_removals(handle.clone(), members.clone()));
+    let seats = Seats::new(config.caps);
     let context = Context {
         fleet: handle.clone(),
         members: members.clone(),
         heartbeat: HEARTBEAT,
-        caps: Caps::default(),
+        seats: seats.clone(),
     };
     raise_descriptor_limit();
     let listener = Listener::bind(config.addr, server_config, context)
@@ -67,6 +68,7 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
         members,
         addr: addr.clone(),
         approve: config.settings.approve,
+        seats,
     };
     let socket = AdminServer::bind(&config.admin_socket())?;
     for warning in crate::admin::warnings(config.settings.approve) {

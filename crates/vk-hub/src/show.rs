@@ -5,6 +5,7 @@ use std::io::Write as _;
 use vk_hub_proto::client::JobState;
 
 use crate::admin::{GitLab, JobRow, NodeRow, PendingRow, RelayRow, Status};
+use crate::http::TurnedAway;
 use crate::store::AuditLine;
 
 /// The last second that the form of times can show.
@@ -235,6 +236,15 @@ pub(crate) fn status(status: &Status) -> std::io::Result<()> {
         "jobs    {} unfinished, {} unsettled",
         status.jobs_unfinished, status.jobs_unsettled
     )?;
+    let turned = status.turned_away;
+    if turned != TurnedAway::default() {
+        writeln!(
+            out,
+            "turned away for [limits] in hub.toml: {} clients, {} nodes, {} unauthenticated; {} \
+             bodies were late",
+            turned.clients, turned.nodes, turned.strangers, turned.late_bodies
+        )?;
+    }
     let shown = status.pending.iter().take(PENDING);
     for row in shown {
         let PendingRow { id, what } = row;

@@ -1,7 +1,7 @@
 //! Joining a hub.
 
 use vk_hub_client::enrolment::{Enrolment, EnrolmentError};
-use vk_hub_client::{EnrollError, EnrolmentToken, HubUrl, Key, KeyError, enroll_node};
+use vk_hub_client::{EnrollError, EnrolmentToken, HubUrl, KeyError, enroll_node};
 use vk_hub_proto::NodeId;
 
 use crate::daemon::known_jobs;
@@ -69,7 +69,7 @@ pub async fn join(state: &StateDir, join: Join<'_>) -> Result<NodeId, JoinError>
             jobs => return Err(JoinError::HasJobs(jobs)),
         }
     }
-    let key = Key::generate()?;
+    let key = directory.joining_key()?;
     let hostname = host::hostname();
     let joined = enroll_node(&join.hub, join.token, join.ca, &key, &hostname).await?;
     directory.save(&Enrolment {

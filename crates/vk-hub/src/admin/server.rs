@@ -16,6 +16,7 @@ use super::call::{Call, Kind, Request, VERSION};
 use super::gitlab::{GitLab, pending, relays};
 use super::view::{JobRow, NodeRow, Status};
 use crate::fleet::FleetHandle;
+use crate::http::Seats;
 use crate::members::Members;
 use crate::store::MemberKind;
 
@@ -47,6 +48,8 @@ pub struct AdminServer {
     pub addr: String,
     /// Whether submissions need an operator's approval.
     pub approve: Approve,
+    /// Where connections that were turned away are counted.
+    pub seats: Seats,
 }
 
 impl AdminServer {
@@ -147,6 +150,7 @@ impl AdminServer {
     async fn status(&self) -> Result<Status, String> {
         let relays = self.members.all(MemberKind::GitLab).len();
         let (addr, approve) = (self.addr.clone(), self.approve);
+        let turned_away = self.seats.turned_away();
         let look = move |fleet: &vk_hub_core::Fleet| Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             addr,
@@ -159,6 +163,7 @@ impl AdminServer {
                 .filter(|job| job.view.state == JobState::Finished && !job.settled)
                 .count(),
             pending: pending(fleet, approve),
+            turned_away,
             warnings: warnings(approve),
         };
         self.fleet.look(look).await.map_err(|gone| gone.to_string())

@@ -7,6 +7,7 @@ use vk_hub_proto::node_session::NodeState;
 use vk_hub_proto::{JobId, Name, NodeId, RelayId};
 
 use super::gitlab::PendingRow;
+use crate::http::TurnedAway;
 
 /// How the hub is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct Status {
     pub jobs_unsettled: usize,
     /// What waits for an operator's word.
     pub pending: Vec<PendingRow>,
+    /// Connections that were turned away since the hub started (API-68).
+    #[serde(default)]
+    pub turned_away: TurnedAway,
     /// What an operator should know.
     pub warnings: Vec<String>,
 }

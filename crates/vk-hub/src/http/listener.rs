@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
@@ -14,7 +14,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use vk_hub_core::Principal;
@@ -24,6 +23,7 @@ use vk_hub_proto::signed::{Channel, EXPORTER_LABEL};
 
 use super::answer::{HttpAnswer, empty, refused};
 use super::routes::{NoRoute, Route, route};
+use super::seats::{Excess, Place, Seats};
 use super::{auth, client, enrol, node, relay};
 use crate::fleet::FleetHandle;
 use crate::members::Members;
@@ -33,46 +33,6 @@ use crate::store::MemberKind;
 const HEAD: Duration = Duration::from_secs(10);
 /// A body must be here within this (API-68).
 const BODY: Duration = Duration::from_secs(30);
-
-/// How many connections there may be at once (API-68).
-#[derive(Clone, Copy, Debug)]
-pub struct Caps {
-    /// In all, sessions included.
-    pub connections: usize,
-    /// Those that have not proved who they are.
-    pub strangers: usize,
-}
-
-impl Default for Caps {
-    fn default() -> Caps {
-        Caps {
-            connections: 4096 + 20_000,
-            strangers: 256,
-        }
-    }
-}
-
-/// A connection's place among those there may be. It is a stranger's until it is known whose; the
-/// last clone gives it back.
-#[derive(Clone)]
-pub(crate) struct Place(Arc<Permits>);
-
-struct Permits {
-    _connection: OwnedSemaphorePermit,
-    stranger: Mutex<Option<OwnedSemaphorePermit>>,
-}
-
-impl Place {
-    /// The other side proved who it is.
-    pub(crate) fn known(&self) {
-        let mut stranger = self
-            .0
-            .stranger
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *stranger = None;
-    }
-}
 
 /// What requests are answered with.
 #[derive(Clone)]
@@ -84,7 +44,7 @@ pub struct Context {
     /// How often nodes give a sign of life.
     pub heartbeat: Duration,
     /// How many connections there may be.
-    pub caps: Caps,
+    pub seats: Seats,
 }
 
 /// The listener.
@@ -92,8 +52,6 @@ pub struct Listener {
     tcp: TcpListener,
     tls: Option<TlsAcceptor>,
     context: Context,
-    connections: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
 }
 
 impl Listener {
@@ -106,13 +64,10 @@ impl Listener {
         tls: Option<Arc<ServerConfig>>,
         context: Context,
     ) -> std::io::Result<Listener> {
-        let caps = context.caps;
         Ok(Listener {
             tcp: TcpListener::bind(addr).await?,
             tls: tls.map(TlsAcceptor::from),
             context,
-            connections: Arc::new(Semaphore::new(caps.connections)),
-            strangers: Arc::new(Semaphore::new(caps.strangers)),
         })
     }
 
@@ -129,13 +84,9 @@ impl Listener {
         let listener = Arc::new(self);
         loop {
             match listener.tcp.accept().await {
-                Ok((tcp, from)) => {
-                    let Ok(permit) = Arc::clone(&listener.connections).try_acquire_owned() else {
-                        tracing::warn!(%from, "too many connections: one was closed");
-                        continue;
-                    };
+                Ok((tcp, _)) => {
                     let listener = Arc::clone(&listener);
-                    tokio::spawn(async move { listener.connection(tcp, permit).await });
+                    tokio::spawn(async move { listener.connection(tcp).await });
                 }
                 Err(error) => {
                     tracing::error!(%error, "a connection could not be accepted");
@@ -146,17 +97,20 @@ impl Listener {
         }
     }
 
-    async fn connection(&self, tcp: TcpStream, connection: OwnedSemaphorePermit) {
-        // Strangers wait for one another, the newest not for ever.
-        let strangers = Arc::clone(&self.strangers).acquire_owned();
-        let Ok(Ok(stranger)) = timeout(HEAD, strangers).await else {
-            tracing::warn!("too many connections that do not say whose they are: one was closed");
+    async fn connection(&self, tcp: TcpStream) {
+        let seats = &self.context.seats;
+        let Some(place) = seats.stranger(HEAD).await else {
+            seats.turn_away(Excess::Strangers);
+            if let Some(_teller) = seats.teller() {
+                let _ = timeout(HEAD, self.secured(tcp, None)).await;
+            }
             return;
         };
-        let place = Place(Arc::new(Permits {
-            _connection: connection,
-            stranger: Mutex::new(Some(stranger)),
-        }));
+        self.secured(tcp, Some(place)).await;
+    }
+
+    /// Serves a connection, over TLS where that is set; one without a place is told so.
+    async fn secured(&self, tcp: TcpStream, place: Option<Place>) {
         // A peer that is gone already needs no answer.
         let _ = tcp.set_nodelay(true);
         let Some(tls) = &self.tls else {
@@ -176,13 +130,19 @@ impl Listener {
     }
 
     /// One request, and then the connection ends (AUTH-19), unless it became a session.
-    async fn serve<S>(&self, stream: S, channel: Channel, place: Place)
+    async fn serve<S>(&self, stream: S, channel: Channel, place: Option<Place>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let service = service_fn(|request| {
             let (context, place) = (self.context.clone(), place.clone());
-            async move { Ok::<_, Infallible>(answer(context, request, channel, place).await) }
+            async move {
+                let answer = match place {
+                    Some(place) => routed(context, request, channel, place).await,
+                    None => too_many("connections that have not said whose they are"),
+                };
+                Ok::<_, Infallible>(closing(answer))
+            }
         });
         let served = server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -197,19 +157,19 @@ impl Listener {
 }
 
 /// Every answer ends its connection (AUTH-19), but the one that makes it a session.
-async fn answer(
-    context: Context,
-    request: Request<Incoming>,
-    channel: Channel,
-    place: Place,
-) -> HttpAnswer {
-    let mut answer = routed(context, request, channel, place).await;
+fn closing(mut answer: HttpAnswer) -> HttpAnswer {
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         answer
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
+}
+
+/// 503, and never 429: the other side is to come again (API-68).
+fn too_many(what: &str) -> HttpAnswer {
+    let why = format!("the hub has as many {what} as it may have; try again");
+    refused(ErrorCode::Unavailable, why)
 }
 
 async fn routed(
@@ -224,7 +184,9 @@ async fn routed(
             ErrorCode::Invalid,
             "an ID is 32 lowercase hexadecimal digits",
         ),
+        Ok(Route::NodeSession) if !place.node() => too_many("nodes' sessions"),
         Ok(Route::NodeSession) => node::upgrade(context, request, channel, place),
+        Ok(Route::RelaySession) if !place.client() => too_many("clients' connections"),
         Ok(Route::RelaySession) => relay::upgrade(context, request, channel, place),
         Ok(Route::Enrol) => enrolment(context, request, MemberKind::Node).await,
         Ok(Route::EnrolGitLab) => enrolment(context, request, MemberKind::GitLab).await,
@@ -233,7 +195,7 @@ async fn routed(
 }
 
 async fn enrolment(context: Context, request: Request<Incoming>, kind: MemberKind) -> HttpAnswer {
-    match body(request.into_body(), BODY_BYTES).await {
+    match body(&context.seats, request.into_body(), BODY_BYTES).await {
         Ok(body) => enrol::enrol(&context, kind, &body).await,
         Err(answer) => *answer,
     }
@@ -257,7 +219,7 @@ async fn signed(
     } else {
         BODY_BYTES
     };
-    let body = match body(incoming, most).await {
+    let body = match body(&context.seats, incoming, most).await {
         Ok(body) => body,
         Err(answer) => return *answer,
     };
@@ -266,6 +228,9 @@ async fn signed(
         let why = "the signature does not fit this request on this connection; a proxy that ends \
                    TLS in front of the hub breaks it";
         return refused(ErrorCode::Unauthorized, why);
+    }
+    if !place.client() {
+        return too_many("clients' connections");
     }
     place.known();
     let by = Principal::Relay(claim.relay);
@@ -280,7 +245,7 @@ async fn signed(
 }
 
 /// The whole body, bounded in bytes and time.
-async fn body(body: Incoming, most: usize) -> Result<Vec<u8>, Box<HttpAnswer>> {
+async fn body(seats: &Seats, body: Incoming, most: usize) -> Result<Vec<u8>, Box<HttpAnswer>> {
     match timeout(BODY, Limited::new(body, most).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes().to_vec()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
@@ -290,6 +255,7 @@ async fn body(body: Incoming, most: usize) -> Result<Vec<u8>, Box<HttpAnswer>> {
         // The peer broke off: nobody reads the answer.
         Ok(Err(_)) => Err(Box::new(empty(400))),
         Err(_) => {
+            seats.turn_away(Excess::LateBody);
             let why = format!("the body was not here within {} s", BODY.as_secs());
             Err(Box::new(refused(ErrorCode::Unavailable, why)))
         }

@@ -14,7 +14,9 @@ use vk_hub_proto::node_session::{HubMessage, NodeMessage, RefusedCode};
 use vk_hub_proto::signed::{self, Channel, Session as Signed};
 
 use super::answer::HttpAnswer;
-use super::listener::{Context, Place};
+use super::heard::Heard;
+use super::listener::Context;
+use super::seats::Place;
 use super::websocket::{refuse, websocket, within};
 use crate::members::is_signed;
 use crate::store::MemberKind;
@@ -28,8 +30,9 @@ pub(crate) fn upgrade(
     channel: Channel,
     place: Place,
 ) -> HttpAnswer {
-    websocket(request, async move |socket| {
-        if let Err(error) = run(context, Messages::new(socket), channel, place).await {
+    websocket(request, async move |socket, heard| {
+        let messages = Messages::new(socket);
+        if let Err(error) = run(context, (messages, heard), channel, place).await {
             tracing::info!(%error, "a node opened no session");
         }
     })
@@ -37,7 +40,7 @@ pub(crate) fn upgrade(
 
 async fn run(
     context: Context,
-    mut messages: NodeSession,
+    (mut messages, heard): (NodeSession, Heard),
     channel: Channel,
     // Held as long as the session lasts.
     place: Place,
@@ -63,7 +66,7 @@ async fn run(
         .send(&HubMessage::Welcome { heartbeat_secs })
         .await?;
     tracing::info!(%node, version, "a node's session is open");
-    match serve(&context, messages, node, version).await {
+    match serve(&context, (messages, heard), node, version).await {
         Ok(()) => tracing::info!(%node, "a node's session ended"),
         Err(error) => {
             let cause = error.source().map(ToString::to_string);
@@ -139,7 +142,7 @@ async fn handshake(
 /// Moves messages until either side ends the session or the node is silent for three heartbeats.
 async fn serve(
     context: &Context,
-    mut messages: NodeSession,
+    (mut messages, heard): (NodeSession, Heard),
     node: NodeId,
     version: u32,
 ) -> Result<(), SessionError> {
@@ -149,16 +152,16 @@ async fn serve(
     let mut ping = tokio::time::interval(context.heartbeat);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let silence = context.heartbeat * 3;
-    let mut last = Instant::now();
+    let mut told = Instant::now();
     loop {
         tokio::select! {
             received = messages.receive() => {
-                last = Instant::now();
-                let told = match received? {
+                told = Instant::now();
+                let taken = match received? {
                     Received::Message(message) => session.message(message).await,
                     Received::Alive => session.alive().await,
                 };
-                if told.is_err() {
+                if taken.is_err() {
                     return Ok(());
                 }
             }
@@ -171,8 +174,16 @@ async fn serve(
                 }
             },
             _ = ping.tick() => {
+                let last = heard.last();
                 if last.elapsed() >= silence {
                     return Err(SessionError::Silent(silence));
+                }
+                // Part of a message that is long in coming.
+                if last > told {
+                    told = last;
+                    if session.alive().await.is_err() {
+                        return Ok(());
+                    }
                 }
                 within(silence, messages.ping()).await?;
             }

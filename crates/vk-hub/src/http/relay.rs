@@ -5,7 +5,7 @@ use std::error::Error as _;
 use aws_lc_rs::rand;
 use hyper::Request;
 use hyper::body::Incoming;
-use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio::time::{MissedTickBehavior, timeout};
 use vk_hub_client::session::{Messages, Received, SessionError};
 use vk_hub_core::{FromRelay, RELAY_VERSIONS};
 use vk_hub_proto::RelayId;
@@ -15,7 +15,9 @@ use vk_hub_proto::relay_session::{HubRelayMessage, RelayMessage};
 use vk_hub_proto::signed::{self, Channel, Session as Signed};
 
 use super::answer::HttpAnswer;
-use super::listener::{Context, Place};
+use super::heard::Heard;
+use super::listener::Context;
+use super::seats::Place;
 use super::websocket::{refuse, websocket, within};
 use crate::members::is_signed;
 use crate::store::MemberKind;
@@ -29,9 +31,9 @@ pub(crate) fn upgrade(
     channel: Channel,
     place: Place,
 ) -> HttpAnswer {
-    websocket(request, async move |socket| {
+    websocket(request, async move |socket, heard| {
         let mut messages = Messages::new(socket);
-        if let Err(error) = run(&context, &mut messages, channel, place).await {
+        if let Err(error) = run(&context, (&mut messages, heard), channel, place).await {
             if let SessionError::Refused { code, reason } = &error {
                 let (code, reason) = (*code, reason.clone());
                 // The relay may be gone already, or take nothing.
@@ -51,7 +53,7 @@ pub(crate) fn upgrade(
 
 async fn run(
     context: &Context,
-    messages: &mut Relay,
+    (messages, heard): (&mut Relay, Heard),
     channel: Channel,
     // Held as long as the session lasts.
     place: Place,
@@ -63,7 +65,7 @@ async fn run(
         .send(&HubRelayMessage::Welcome { heartbeat_secs })
         .await?;
     tracing::info!(%relay, "a relay's session is open");
-    serve(context, messages, relay).await
+    serve(context, (messages, heard), relay).await
 }
 
 async fn handshake(
@@ -128,7 +130,7 @@ async fn handshake(
 /// Moves messages until either side ends the session or the relay is silent for three heartbeats.
 async fn serve(
     context: &Context,
-    messages: &mut Relay,
+    (messages, heard): (&mut Relay, Heard),
     relay: RelayId,
 ) -> Result<(), SessionError> {
     let Ok(mut session) = context.fleet.open_relay_session(relay).await else {
@@ -143,11 +145,9 @@ async fn serve(
     let mut ping = tokio::time::interval(context.heartbeat);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let silence = context.heartbeat * 3;
-    let mut last = Instant::now();
     loop {
         tokio::select! {
             received = messages.receive() => {
-                last = Instant::now();
                 let Received::Message(message) = received? else { continue };
                 let Some(message) = read(message)? else { continue };
                 if session.message(message).await.is_err() {
@@ -163,7 +163,7 @@ async fn serve(
                 }
             },
             _ = ping.tick() => {
-                if last.elapsed() >= silence {
+                if heard.last().elapsed() >= silence {
                     return Err(SessionError::Silent(silence));
                 }
                 within(silence, messages.ping()).await?;

@@ -16,6 +16,7 @@ use vk_hub_proto::client::ErrorCode;
 use vk_hub_proto::node_session::RefusedCode;
 
 use super::answer::{HttpAnswer, empty, refused};
+use super::heard::{Heard, Listening};
 
 /// A connection that became a WebSocket.
 pub(crate) type Socket = WebSocketStream<Box<dyn Stream>>;
@@ -23,7 +24,7 @@ pub(crate) type Socket = WebSocketStream<Box<dyn Stream>>;
 /// Answers a request that asks for a WebSocket, and hands that over.
 pub(crate) fn websocket<F>(
     mut request: Request<Incoming>,
-    open: impl FnOnce(Socket) -> F + Send + 'static,
+    open: impl FnOnce(Socket, Heard) -> F + Send + 'static,
 ) -> HttpAnswer
 where
     F: Future<Output = ()> + Send,
@@ -46,9 +47,12 @@ where
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(stream) = upgraded.await else { return };
-        let stream: Box<dyn Stream> = Box::new(TokioIo::new(stream));
+        let heard = Heard::new();
+        let stream = Listening::new(TokioIo::new(stream), heard.clone());
+        let stream: Box<dyn Stream> = Box::new(stream);
         let config = Some(websocket_config());
-        open(WebSocketStream::from_raw_socket(stream, Role::Server, config).await).await;
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
+        open(socket, heard).await;
     });
     let mut answer = empty(StatusCode::SWITCHING_PROTOCOLS.as_u16());
     let headers = answer.headers_mut();

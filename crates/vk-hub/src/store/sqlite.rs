@@ -274,13 +274,6 @@ impl Store for Sqlite {
                     |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
                 .optional()?;
-            if let Some(refused) = refused(token.as_ref(), wanted.kind, now) {
-                return Ok(Redeemed::Refused(refused));
-            }
-            transaction.execute(
-                "UPDATE token SET used = ?2 WHERE hash = ?1",
-                params![hash, signed(now)],
-            )?;
             let pinned = transaction
                 .query_row(
                     "SELECT id, kind, public_key, hostname FROM member
@@ -290,8 +283,15 @@ impl Store for Sqlite {
                 )
                 .optional()?
                 .flatten();
-            if let Some(pinned) = pinned {
-                return Ok(Redeemed::Member(pinned));
+            match (refused(token.as_ref(), wanted.kind, now), pinned) {
+                // Its answer was lost, or the hub died over it: asked again it is the same enrolment.
+                (Some(Refusal::Used), Some(pinned)) => return Ok(Redeemed::Member(pinned)),
+                (Some(refusal), _) => return Ok(Redeemed::Refused(refusal.why())),
+                (None, Some(pinned)) => {
+                    use_up(transaction, hash, now)?;
+                    return Ok(Redeemed::Member(pinned));
+                }
+                (None, None) => use_up(transaction, hash, now)?,
             }
             transaction.execute(
                 "INSERT INTO member (id, kind, public_key, hostname, enrolled)
@@ -348,22 +348,50 @@ impl Store for Sqlite {
     }
 }
 
-/// Why a token is no good for such a member.
+/// Why a token enrols nobody.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Unknown,
+    Used,
+    Expired,
+    /// It is for the other kind; here is the kind that was wanted.
+    Kind(MemberKind),
+}
+
+impl Refusal {
+    const fn why(self) -> &'static str {
+        match self {
+            Refusal::Unknown => "this hub made no such token",
+            Refusal::Used => "the token was used already",
+            Refusal::Expired => "the token has expired",
+            Refusal::Kind(MemberKind::Node) => "the token is for a vk-gitlab, not for a node",
+            Refusal::Kind(MemberKind::GitLab) => "the token is for a node, not for a vk-gitlab",
+        }
+    }
+}
+
+/// Whether a token is no good. A used one of the right kind is `Used` until it would have expired.
 fn refused(
     token: Option<&(String, i64, Option<i64>)>,
     wanted: MemberKind,
     now: u64,
-) -> Option<&'static str> {
-    match token {
-        None => Some("this hub made no such token"),
-        Some((_, _, Some(_))) => Some("the token was used already"),
-        Some((_, expires, None)) if *expires < signed(now) => Some("the token has expired"),
-        Some((word, ..)) if kind(word) != Some(wanted) => match wanted {
-            MemberKind::Node => Some("the token is for a vk-gitlab, not for a node"),
-            MemberKind::GitLab => Some("the token is for a node, not for a vk-gitlab"),
-        },
-        Some(_) => None,
+) -> Option<Refusal> {
+    let Some((word, expires, used)) = token else {
+        return Some(Refusal::Unknown);
+    };
+    if kind(word) != Some(wanted) {
+        Some(Refusal::Kind(wanted))
+    } else if *expires < signed(now) {
+        Some(Refusal::Expired)
+    } else {
+        used.map(|_| Refusal::Used)
     }
+}
+
+fn use_up(transaction: &Transaction<'_>, hash: &[u8; 32], now: u64) -> rusqlite::Result<()> {
+    let used = "UPDATE token SET used = ?2 WHERE hash = ?1";
+    transaction.execute(used, params![hash, signed(now)])?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -474,11 +502,38 @@ mod tests {
         );
         let good = store.redeem(&[1; 32], 100, &relay).unwrap();
         assert_eq!(good, Redeemed::Member(relay.clone()));
+        let other = wanted(MemberKind::GitLab, 9, 9);
         assert!(
-            refused(store.redeem(&[1; 32], 100, &relay).unwrap()),
+            refused(store.redeem(&[1; 32], 100, &other).unwrap()),
             "used"
         );
         assert_eq!(store.members().unwrap(), [relay]);
+    }
+
+    /// ENR-14
+    #[test]
+    fn a_used_token_enrols_its_own_key_again_and_no_other() {
+        let (_dir, mut store) = open();
+        store.add_token(&[1; 32], MemberKind::Node, 100).unwrap();
+        let first = wanted(MemberKind::Node, 1, 7);
+        let enrolled = Redeemed::Member(first.clone());
+        assert_eq!(store.redeem(&[1; 32], 50, &first).unwrap(), enrolled);
+        // The answer was lost: the same key comes again, with another ID drawn.
+        let again = wanted(MemberKind::Node, 2, 7);
+        assert_eq!(store.redeem(&[1; 32], 60, &again).unwrap(), enrolled);
+        let refused = |redeemed| matches!(redeemed, Redeemed::Refused(_));
+        let other = wanted(MemberKind::Node, 3, 8);
+        assert!(refused(store.redeem(&[1; 32], 60, &other).unwrap()));
+        assert!(
+            refused(store.redeem(&[1; 32], 101, &again).unwrap()),
+            "expired"
+        );
+        assert!(store.remove_member(&first.id, 70).unwrap());
+        assert!(
+            refused(store.redeem(&[1; 32], 80, &again).unwrap()),
+            "removed"
+        );
+        assert_eq!(store.members().unwrap(), []);
     }
 
     /// ENR-15

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use vk_hub::config::Config;
 use vk_hub::fleet::{Fleet, FleetHandle, OpenStore};
-use vk_hub::http::{Caps, Context, Listener};
+use vk_hub::http::{Caps, Context, Listener, Seats, TurnedAway};
 use vk_hub::members::Members;
 use vk_hub::store::{MemberKind, Sqlite, Store};
 use vk_hub::tls::{self, Files};
@@ -31,6 +31,7 @@ pub(crate) struct Hub {
     pub(crate) url: HubUrl,
     pub(crate) members: Members,
     pub(crate) fleet: FleetHandle,
+    seats: Seats,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -40,15 +41,25 @@ impl Hub {
     }
 
     pub(crate) async fn start_with(dir: PathBuf, caps: Caps) -> Hub {
-        Hub::start_as(dir, caps, Approve::All).await
+        Hub::start_as(dir, caps, Approve::All, Duration::from_secs(5)).await
+    }
+
+    /// A hub that is impatient.
+    pub(crate) async fn start_beating(dir: PathBuf, heartbeat: Duration) -> Hub {
+        Hub::start_as(dir, Caps::default(), Approve::All, heartbeat).await
+    }
+
+    pub(crate) fn turned_away(&self) -> TurnedAway {
+        self.seats.turned_away()
     }
 
     /// A hub whose operator approves each server and project.
     pub(crate) async fn start_asking(dir: PathBuf) -> Hub {
-        Hub::start_as(dir, Caps::default(), Approve::Ask).await
+        let heartbeat = Duration::from_secs(5);
+        Hub::start_as(dir, Caps::default(), Approve::Ask, heartbeat).await
     }
 
-    async fn start_as(dir: PathBuf, caps: Caps, approve: Approve) -> Hub {
+    async fn start_as(dir: PathBuf, caps: Caps, approve: Approve, heartbeat: Duration) -> Hub {
         let settings = Settings {
             approve,
             ..Settings::default()
@@ -58,6 +69,7 @@ impl Hub {
             tls: None,
             data_dir: dir.clone(),
             settings,
+            caps,
         };
         let files = Files::below(&dir);
         if !files.ca.exists() {
@@ -70,11 +82,12 @@ impl Hub {
             Box::new(move || Ok(Box::new(Sqlite::open(&database)?) as Box<dyn Store>));
         let opened = Fleet::open(config.settings, open, dir.join("jobs"), Default::default());
         let (fleet, handle) = opened.unwrap();
+        let seats = Seats::new(config.caps);
         let context = Context {
             fleet: handle.clone(),
             members: members.clone(),
-            heartbeat: Duration::from_secs(5),
-            caps,
+            heartbeat,
+            seats: seats.clone(),
         };
         let server = Some(tls::server(&files.cert, &files.key).unwrap());
         let listener = Listener::bind(config.addr, server, context).await.unwrap();
@@ -90,6 +103,7 @@ impl Hub {
             url,
             members,
             fleet: handle,
+            seats,
             tasks,
         }
     }
@@ -109,8 +123,13 @@ impl Hub {
     }
 
     pub(crate) fn dialer(&self) -> Dialer {
+        self.dialer_at(&self.url)
+    }
+
+    /// A dialer that goes another way.
+    pub(crate) fn dialer_at(&self, url: &HubUrl) -> Dialer {
         let ca = std::fs::read(Files::below(&self.dir).ca).unwrap();
-        Dialer::new(self.url.clone(), &Trust::Pem(ca)).unwrap()
+        Dialer::new(url.clone(), &Trust::Pem(ca)).unwrap()
     }
 
     pub(crate) async fn relay(&self) -> Client {
@@ -179,6 +198,14 @@ impl Hub {
     }
 
     pub(crate) async fn try_session(&self, node: NodeId, key: &Key) -> Result<Node, SessionError> {
+        Hub::session_by(&self.dialer(), node, key).await
+    }
+
+    pub(crate) async fn session_by(
+        dialer: &Dialer,
+        node: NodeId,
+        key: &Key,
+    ) -> Result<Node, SessionError> {
         let opening = Opening {
             id: node,
             incarnation: Incarnation::from_bytes([1; 16]),
@@ -186,7 +213,7 @@ impl Hub {
             versions: VersionRange { min: 1, max: 3 },
             program: "test",
         };
-        open_node(&self.dialer(), &opening).await.map(Node)
+        open_node(dialer, &opening).await.map(Node)
     }
 }
 

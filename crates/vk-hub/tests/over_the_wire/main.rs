@@ -10,6 +10,7 @@
 mod caps;
 mod hub;
 mod relays;
+mod slow;
 
 use hub::*;
 
@@ -296,7 +297,8 @@ async fn strangers_nodes_and_tokens_of_another_kind_are_refused() {
     enroll_node(&hub.url, &token, None, &key, "node")
         .await
         .unwrap();
-    let used = enroll_node(&hub.url, &token, None, &key, "node")
+    let other = Key::generate().unwrap();
+    let used = enroll_node(&hub.url, &token, None, &other, "node")
         .await
         .unwrap_err();
     assert!(used.to_string().contains("used already"), "{used}");
