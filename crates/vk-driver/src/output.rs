@@ -1,12 +1,13 @@
 //! A job's output: everything goes through its trace into one file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::sync::Notify;
 use vk_trace::{Kind, Line, Origin, ReadTime, Secrets, Section, Trace, TraceError};
 
 use crate::context::StateSender;
@@ -16,15 +17,41 @@ use crate::transfer_log::{Level, entry};
 /// Only bytes that left the trace are ever in the file.
 pub(crate) struct Output {
     inner: Mutex<Inner>,
+    failing: Notify,
     state: StateSender,
 }
 
 struct Inner {
-    /// None once masking or writing failed: nothing more comes out (STAGE-34).
+    /// None once masking failed: nothing more comes out (STAGE-34).
     trace: Option<Trace>,
     file: File,
     len: u64,
+    /// Masking or writing failed: only the closing lines may still come out.
     failed: Option<String>,
+    /// Room on the disk for the closing lines and the result, given back when they are written.
+    spare: Spare,
+}
+
+/// Bytes that are kept from others until the job needs them to say how it ended.
+const SPARE: usize = 64 << 10;
+
+/// A file that only takes up room.
+struct Spare(PathBuf);
+
+impl Spare {
+    /// Beside the output. Where it cannot be made there is no room in any case.
+    fn beside(output: &Path) -> Spare {
+        let path = output.with_file_name("spare");
+        if let Err(error) = std::fs::write(&path, vec![0; SPARE]) {
+            tracing::warn!(%error, path = %path.display(), "no room is kept for the job's last lines");
+        }
+        Spare(path)
+    }
+
+    fn give_back(&self) {
+        // There may be none.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl std::fmt::Debug for Output {
@@ -43,9 +70,10 @@ impl Output {
     ) -> Result<Output, DriverError> {
         let open = || {
             let mut options = OpenOptions::new();
-            let options = options.create(true).truncate(false).write(true).mode(0o600);
-            let mut file = options.open(path)?;
-            let len = file.seek(SeekFrom::End(0))?;
+            let options = options.create(true).truncate(false).read(true);
+            let options = options.write(true).mode(0o600);
+            let file = options.open(path)?;
+            let len = file.metadata()?.len();
             Ok((file, len))
         };
         let (file, len) = open().map_err(DriverError::file("open", path))?;
@@ -58,10 +86,12 @@ impl Output {
             file,
             len,
             failed,
+            spare: Spare::beside(path),
         };
         state.send_modify(|state| state.output_len = len);
         Ok(Output {
             inner: Mutex::new(inner),
+            failing: Notify::new(),
             state,
         })
     }
@@ -69,6 +99,11 @@ impl Output {
     /// Why nothing comes out any more, if so.
     pub(crate) fn failed(&self) -> Option<String> {
         self.lock().failed.clone()
+    }
+
+    /// Waits until nothing comes out any more.
+    pub(crate) async fn failing(&self) {
+        self.failing.notified().await;
     }
 
     /// A line of the node's own.
@@ -104,31 +139,47 @@ impl Output {
         self.guest(Kind::Stderr, entry(level, message, fields).as_bytes());
     }
 
-    /// The end: the closing line comes out whole, then all is synced. Gives the file's length.
+    /// The end: the closing line comes out whole, also where writing failed before, then all is
+    /// synced. Gives the file's length.
     pub(crate) fn finish(&self, path: &Path, closing: &[Line<'_>]) -> Result<u64, DriverError> {
-        self.with(|trace, out| trace.finish(now(), closing, out));
-        let inner = self.lock();
+        let mut inner = self.lock();
+        inner.spare.give_back();
+        if inner.trace.is_some() {
+            inner
+                .close(closing)
+                .map_err(DriverError::file("write", path))?;
+        }
         inner
             .file
             .sync_all()
             .map_err(DriverError::file("sync", path))?;
-        Ok(inner.len)
+        let len = inner.len;
+        drop(inner);
+        self.state.send_modify(|state| state.output_len = len);
+        Ok(len)
     }
 
     fn with(&self, work: impl FnOnce(&mut Trace, &mut Vec<u8>) -> Result<(), TraceError>) {
         let mut inner = self.lock();
+        if inner.failed.is_some() {
+            return;
+        }
         let Some(trace) = inner.trace.as_mut() else {
             return;
         };
         let mut out = Vec::new();
         let worked = work(trace, &mut out);
         if let Err(error) = worked {
+            inner.trace = None;
             inner.fail(masking(&error));
         } else if let Err(error) = inner.append(&out) {
             inner.fail(format!("the job's output cannot be written: {error}"));
         }
-        let len = inner.len;
+        let (len, failed) = (inner.len, inner.failed.is_some());
         drop(inner);
+        if failed {
+            self.failing.notify_one();
+        }
         self.state.send_if_modified(|state| {
             let grew = state.output_len != len;
             state.output_len = len;
@@ -143,7 +194,8 @@ impl Output {
 
 impl Inner {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(bytes) {
+        // By place: a write that failed in its middle has moved on.
+        if let Err(error) = self.file.write_all_at(bytes, self.len) {
             // What was written of it in part was never told of.
             self.file.set_len(self.len)?;
             return Err(error);
@@ -153,8 +205,32 @@ impl Inner {
     }
 
     fn fail(&mut self, why: String) {
-        self.trace = None;
         self.failed.get_or_insert(why);
+    }
+
+    /// Writes the closing lines. Where output was lost before they begin a line of their own.
+    fn close(&mut self, closing: &[Line<'_>]) -> io::Result<()> {
+        let mut out = Vec::new();
+        if let Some(trace) = &mut self.trace
+            && let Err(error) = trace.finish(now(), closing, &mut out)
+        {
+            self.trace = None;
+            self.fail(masking(&error));
+            return Ok(());
+        }
+        if self.failed.is_some() && self.is_mid_line()? {
+            out.insert(0, b'\n');
+        }
+        self.append(&out)
+    }
+
+    fn is_mid_line(&self) -> io::Result<bool> {
+        let Some(last) = self.len.checked_sub(1) else {
+            return Ok(false);
+        };
+        let mut byte = [0];
+        self.file.read_exact_at(&mut byte, last)?;
+        Ok(byte != *b"\n")
     }
 }
 
@@ -209,5 +285,34 @@ mod tests {
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.ends_with(" 01O a [MASKED] b\n"), "{written}");
         assert_eq!(watch.borrow().output_len, written.len() as u64);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_and_the_closing_lines_come_out_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("output");
+        let (state, watch) = tokio::sync::watch::channel(JobState::default());
+        let settings = vk_trace::Settings::default();
+        let output = Output::open(&path, &settings, Secrets::new(), state).unwrap();
+        let spare = path.with_file_name("spare");
+        assert_eq!(std::fs::metadata(&spare).unwrap().len(), SPARE as u64);
+        output.say("one\nhalf a l");
+        output.line(Line::Plain("a line"));
+        let good = std::fs::read(&path).unwrap();
+        // A file that is not open for writing stands for a disk that is full.
+        let real = std::mem::replace(&mut output.lock().file, File::open(&path).unwrap());
+        output.say("lost\n");
+        assert!(output.failed().unwrap().contains("cannot be written"));
+        output.lock().file = real;
+        output.say("not after what was lost\n");
+        let closing = [Line::Error("Job failed: no room")];
+        let len = output.finish(&path, &closing).unwrap();
+        let all = std::fs::read(&path).unwrap();
+        assert_eq!(watch.borrow().output_len, len);
+        assert!(all.starts_with(&good));
+        let rest = String::from_utf8(all[good.len()..].to_vec()).unwrap();
+        assert!(rest.contains("Job failed: no room"), "{rest}");
+        assert!(!rest.contains("lost"), "{rest}");
+        assert!(!spare.exists());
     }
 }

@@ -117,6 +117,7 @@ impl Driver {
             effects.into_iter().for_each(|effect| self.release(effect));
         }
         let mut open = true;
+        let output = Arc::clone(&self.job);
         while self.end.is_none() {
             let deadline = self.core.next_deadline().map(|at| self.instant(at));
             let due = async {
@@ -131,7 +132,10 @@ impl Driver {
                     Some(control) => self.control(control)?,
                     None => open = false,
                 },
+                () = output.output.failing() => {}
                 inside = heard.recv() => match inside {
+                    // What ended well without its output did not end well.
+                    Some(_) if self.output_failed_untold() => {}
                     Some(Inside::Ended(stage, attempt, end)) => self.ended(stage, attempt, end)?,
                     Some(Inside::VmDied(message)) => {
                         self.abandon();
@@ -172,6 +176,10 @@ impl Driver {
             }
             Control::Stop(how) => self.give(Input::Stop(how)),
         }
+    }
+
+    fn output_failed_untold(&self) -> bool {
+        !self.told_failed && self.job.output.failed().is_some()
     }
 
     /// A job whose output cannot be masked or written goes no further (STAGE-34).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use vk_hub_proto::job::{ArtifactOutcome, ArtifactState, JobResult, JobUsage};
+use vk_hub_proto::job::{ArtifactOutcome, ArtifactState, FailureClass, JobResult, JobUsage};
 use vk_stage_core::End;
 
 use crate::error::DriverError;
@@ -45,6 +45,7 @@ pub(super) async fn finish(job: &Job, end: &End) -> Result<JobResult, DriverErro
     end_vm(job).await;
     job.shared().lease = None;
     clear_away(job).await;
+    let end = &with_output(end, job.output.failed());
     let line = end.line();
     let text = line.to_string();
     let closing = [super::shown(&line, &text)];
@@ -71,6 +72,18 @@ pub(super) async fn finish(job: &Job, end: &End) -> Result<JobResult, DriverErro
     job.state
         .send_modify(|state| state.result = Some(result.clone()));
     Ok(result)
+}
+
+/// A job that ended well without its output did not end well.
+fn with_output(end: &End, failed: Option<String>) -> End {
+    match failed {
+        Some(message) if end.failure.is_none() => End {
+            failure: Some(FailureClass::System),
+            exit_code: None,
+            message: Some(message),
+        },
+        _ => end.clone(),
+    }
 }
 
 /// Removes the job's files. What was just killed may still be letting go of them.

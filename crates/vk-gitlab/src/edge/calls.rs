@@ -1,5 +1,6 @@
 //! What comes back to the loop.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use vk_gitlab_core::HubFailure;
@@ -24,6 +25,8 @@ pub(super) enum Event {
     },
     /// GitLab took a runner's token, and says this of it.
     Verified(Seat, Verified),
-    /// State files were written, or not.
-    Written(Result<(), (usize, String)>),
+    /// These runners' state files were written, or this one was not.
+    Written(Result<BTreeSet<usize>, (usize, String)>),
+    /// The time has come to write a runner's state file that could not be written.
+    WriteAgain(usize),
 }

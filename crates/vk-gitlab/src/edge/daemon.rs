@@ -1,6 +1,6 @@
 //! The loop itself.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ pub struct Daemon {
     origin: Instant,
     pub(super) gathering: VecDeque<Step>,
     pub(super) writing: Option<VecDeque<Step>>,
+    /// Runners whose state files are tried again in a moment.
+    pub(super) writing_again: BTreeSet<usize>,
 }
 
 impl Daemon {
@@ -100,6 +102,7 @@ impl Daemon {
             origin: Instant::now(),
             gathering: VecDeque::new(),
             writing: None,
+            writing_again: BTreeSet::new(),
         };
         for mut prepared in settings.runners {
             let file = prepared.file.take().unwrap_or_default();
@@ -319,6 +322,7 @@ impl Daemon {
             }
             Event::Acquire(..) | Event::Verified(..) => {}
             Event::Written(written) => self.written(written),
+            Event::WriteAgain(index) => self.write_again(index),
         }
     }
 

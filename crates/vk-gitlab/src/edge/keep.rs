@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use vk_gitlab_core::acquire;
@@ -14,8 +15,11 @@ use vk_step::Variant as _;
 use super::calls::Event;
 use super::daemon::{Daemon, Effect};
 use super::effects::Effects;
-use super::runner::JobEdge;
+use super::runner::{JobEdge, RunnerEdge};
 use crate::state::Stored;
+
+/// How long after a failed write a state file is tried again.
+const WRITE_AGAIN: Duration = Duration::from_secs(5);
 
 /// A step that waits for its runner's file.
 pub(super) struct Step {
@@ -87,7 +91,7 @@ impl Daemon {
                 .collect();
             self.writing = Some(steps);
             if runners.is_empty() {
-                self.written(Ok(()));
+                self.written(Ok(runners));
             } else {
                 self.write(runners);
             }
@@ -96,7 +100,8 @@ impl Daemon {
 
     fn write(&mut self, runners: BTreeSet<usize>) {
         let rendered: Result<Vec<_>, (usize, String)> = runners
-            .into_iter()
+            .iter()
+            .copied()
             .filter_map(|index| Some((index, self.render(index)?)))
             .map(|(index, rendered)| rendered.map_err(|why| (index, why)))
             .collect();
@@ -110,7 +115,7 @@ impl Daemon {
                 files.into_iter().try_for_each(write)
             });
             // The loop ended meanwhile.
-            let _ = events.send(Event::Written(written));
+            let _ = events.send(Event::Written(written.map(|()| runners)));
         });
     }
 
@@ -128,27 +133,32 @@ impl Daemon {
         }))
     }
 
-    pub(super) fn written(&mut self, written: Result<(), (usize, String)>) {
+    pub(super) fn written(&mut self, written: Result<BTreeSet<usize>, (usize, String)>) {
         let steps = self.writing.take().unwrap_or_default();
         match written {
-            Ok(()) => {
+            Ok(runners) => {
                 for step in steps {
                     self.boundary(&step, true);
                     self.mark_kept(&step);
                     self.release(step);
                 }
+                runners
+                    .into_iter()
+                    .for_each(|index| self.store_works(index));
             }
             Err((index, why)) => self.store_failed(index, &why, steps),
         }
     }
 
     fn mark_kept(&mut self, step: &Step) {
-        let Some((index, key)) = step.kept else {
-            return;
-        };
-        if let Some(job) = self.jobs.get_mut(&key) {
+        if let Some((_, key)) = step.kept
+            && let Some(job) = self.jobs.get_mut(&key)
+        {
             job.kept = true;
         }
+    }
+
+    fn store_works(&mut self, index: usize) {
         let recovered = self
             .runners
             .get_mut(index)
@@ -181,12 +191,39 @@ impl Daemon {
         if let Some(runner) = self.runners.get_mut(index) {
             runner.store_failed = true;
         }
+        self.write_again_later(index);
         self.acquire_input(
             index,
             acquire::Input::StoreFailed {
                 why: why.to_owned(),
             },
         );
+    }
+
+    /// A runner that takes no jobs, and has none, would never learn that it could be written again.
+    fn write_again_later(&mut self, index: usize) {
+        if !self.writing_again.insert(index) {
+            return;
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(WRITE_AGAIN).await;
+            // The loop ended meanwhile.
+            let _ = events.send(Event::WriteAgain(index));
+        });
+    }
+
+    pub(super) fn write_again(&mut self, index: usize) {
+        self.writing_again.remove(&index);
+        let failed = |runner: &RunnerEdge| runner.store_failed;
+        if !self.runners.get(index).is_some_and(failed) {
+            return;
+        }
+        if self.writing.is_some() {
+            return self.write_again_later(index);
+        }
+        self.writing = Some(VecDeque::new());
+        self.write(BTreeSet::from([index]));
     }
 
     fn release(&mut self, step: Step) {

@@ -165,15 +165,21 @@ fn stamped(trace: &str, word: &str) -> (u64, u64) {
     let line = line.unwrap_or_else(|| panic!("no {word:?} in {trace}"));
     let stamp = line.split_whitespace().next().unwrap();
     let said = line.rsplit(word).next().unwrap().trim();
-    let seconds: f64 = said.parse().unwrap_or_else(|_| panic!("{line:?}"));
-    (stamp_ms(stamp), (seconds * 1000.0) as u64)
+    (stamp_ms(stamp), decimal_ms(said))
 }
 
 /// Milliseconds since midnight of a stamp such as `2026-01-02T03:04:05.678901Z`.
 fn stamp_ms(stamp: &str) -> u64 {
     let (_, time) = stamp.trim_end_matches('Z').split_once('T').unwrap();
-    let parts: Vec<f64> = time.split(':').map(|part| part.parse().unwrap()).collect();
-    ((parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]) * 1000.0) as u64
+    let parts = time.split(':').map(decimal_ms);
+    parts.fold(0, |all, part| all * 60 + part)
+}
+
+/// Seconds such as `12.3` in milliseconds.
+fn decimal_ms(seconds: &str) -> u64 {
+    let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let part: String = part.chars().chain("000".chars()).take(3).collect();
+    whole.parse::<u64>().unwrap() * 1000 + part.parse::<u64>().unwrap()
 }
 
 /// GL-36

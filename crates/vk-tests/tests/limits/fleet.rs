@@ -210,8 +210,13 @@ impl Fleet {
 
     /// Waits until one says this.
     pub(crate) fn says(&mut self, party: Party, what: &str) {
+        self.says_again(party, what, 1);
+    }
+
+    /// Waits until one has said this so many times.
+    pub(crate) fn says_again(&mut self, party: Party, what: &str, times: usize) {
         eventually(&format!("the {party:?} says {what:?}"), || {
-            self.log(party).contains(what).then_some(())
+            (self.log(party).matches(what).count() >= times).then_some(())
         });
     }
 
@@ -226,6 +231,19 @@ impl Fleet {
     /// Processes of jobs: all that has a job's directory among its arguments.
     pub(crate) fn job_processes(&self) -> Vec<(u32, String)> {
         processes_of(&self.path("node/node/jobs"))
+    }
+
+    /// What the jobs that run have written so far, on the node.
+    pub(crate) fn outputs(&self) -> Vec<String> {
+        let jobs = fs::read_dir(self.path("node/node/jobs")).into_iter();
+        let outputs = jobs
+            .flatten()
+            .flatten()
+            .map(|job| job.path().join("output"));
+        let texts = outputs.filter_map(|output| fs::read(output).ok());
+        texts
+            .map(|text| String::from_utf8_lossy(&text).into_owned())
+            .collect()
     }
 
     /// No job has a process or a directory, and every outcome was delivered.

@@ -14,6 +14,7 @@
 
 mod cancel;
 mod fleet;
+mod full;
 mod lab;
 #[path = "../fleet/program.rs"]
 mod program;

@@ -155,7 +155,10 @@ fn a_job_larger_than_the_fleet_takes_fails_and_says_how_large_it_is() {
         if !fits {
             let trace = lab.trace(job);
             println!("{trace}");
-            assert_eq!(ended["failure_reason"], "runner_configuration_error", "{trace}");
+            assert_eq!(
+                ended["failure_reason"], "runner_configuration_error",
+                "{trace}"
+            );
             let error = trace.lines().find(|line| line.contains("ERROR")).unwrap();
             assert!(error.contains("its specification has"), "{trace}");
         }
