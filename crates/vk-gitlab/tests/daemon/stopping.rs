@@ -59,6 +59,7 @@ async fn a_second_word_ends_the_daemon_at_once_and_loses_nothing() {
     world.queue(1);
     let daemon = world.start();
     world.running(1).await;
+    world.kept("\"phase\": \"committed\"").await;
     daemon.stop().await;
     daemon.stop().await;
     assert_eq!(daemon.ended().await, Ended::JobsLeft(1));

@@ -139,6 +139,17 @@ impl World {
         fs::read_to_string(self.path(&format!("state/{runner}.json"))).unwrap_or_default()
     }
 
+    /// Waits until the state file of the runner `ci` holds this.
+    pub(crate) async fn kept(&self, part: &str) {
+        for _ in 0..3000 {
+            if self.state("ci").contains(part) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not kept within 30 s: {part}\n{}", self.state("ci"));
+    }
+
     /// Waits until the hub runs so many jobs.
     pub(crate) async fn running(&self, jobs: usize) {
         self.hub
