@@ -27,6 +27,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where the system ID is kept.
     pub system_id_file: PathBuf,
+    /// Where it is kept if that place cannot be written, where the file names none.
+    pub system_id_else: Option<PathBuf>,
     /// The GitLab server, as configured.
     pub url: String,
     /// Its API.

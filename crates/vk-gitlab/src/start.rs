@@ -1,5 +1,6 @@
 //! From the configuration to a running daemon.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,10 +69,31 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The system ID, beside the configuration or, where nothing can be written there, with the state.
 fn system_id(config: &Config) -> anyhow::Result<String> {
-    let path = &config.system_id_file;
-    system_id::read_or_make(path)
-        .with_context(|| format!("cannot keep the system ID in {}", path.display()))
+    system_id_by(config, system_id::read_or_make)
+}
+
+fn system_id_by(
+    config: &Config,
+    keep: impl Fn(&Path) -> io::Result<String>,
+) -> anyhow::Result<String> {
+    let mut path = &config.system_id_file;
+    let mut id = keep(path);
+    let unwritable = |error: &io::Error| {
+        let kind = error.kind();
+        matches!(
+            kind,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+        )
+    };
+    if let (Err(error), Some(other)) = (&id, &config.system_id_else)
+        && unwritable(error)
+    {
+        path = other;
+        id = keep(path);
+    }
+    id.with_context(|| format!("cannot keep the system ID in {}", path.display()))
 }
 
 /// State files nobody owns hold jobs nobody resumes (STATE-11).
@@ -143,6 +165,8 @@ pub(crate) async fn verify(config: Config) -> anyhow::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use clap::Parser as _;
+
     use super::*;
     use crate::log::tests::Lines;
 
@@ -165,5 +189,50 @@ mod tests {
         let lines = lines.with("WARN");
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains("old.json"), "{lines:?}");
+    }
+
+    /// GL-67
+    #[test]
+    fn a_system_id_that_cannot_stand_beside_the_configuration_stands_with_the_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let text = "state_dir = 'state'\n[gitlab]\nurl = 'https://gitlab.example.com'\n\
+                    [[runners]]\nname = 'ci'\ntoken = 'glrt-t1_abcdefghijkl'\n";
+        std::fs::write(&path, text).unwrap();
+        let config = Config::read(&path).unwrap().0;
+        drop(StateDir::open(&config.state_dir).unwrap());
+        let read_only = |path: &Path| match path.starts_with(&config.state_dir) {
+            true => system_id::read_or_make(path),
+            false => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        };
+        let id = system_id_by(&config, read_only).unwrap();
+        let kept = config.state_dir.join(".vk-gitlab-system-id");
+        assert!(std::fs::read_to_string(kept).unwrap().starts_with(&id));
+        assert_eq!(system_id_by(&config, read_only).unwrap(), id);
+        let named = Config {
+            system_id_else: None,
+            ..config.clone()
+        };
+        assert!(
+            system_id_by(&named, read_only).is_err(),
+            "a place that was named is meant"
+        );
+    }
+
+    #[test]
+    fn the_unit_calls_the_program_as_it_is_and_waits_long_enough() {
+        let unit = include_str!("../../../packaging/vk-gitlab.service");
+        let value = |key: &str| {
+            let mut lines = unit.lines().filter_map(|line| line.split_once('='));
+            lines.find(|(name, _)| *name == key).unwrap().1
+        };
+        let cli = crate::Cli::try_parse_from(value("ExecStart").split(' ')).unwrap();
+        assert!(matches!(cli.command, crate::cli::Command::Run));
+        let seconds: u64 = value("TimeoutStopSec").parse().unwrap();
+        assert!(
+            seconds > 60 + 30,
+            "an open request, and the usual shutdown_timeout"
+        );
+        assert_eq!(value("StateDirectoryMode"), "0700");
     }
 }

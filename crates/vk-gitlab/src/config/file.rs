@@ -133,6 +133,8 @@ fn default_disk() -> Size {
 /// The largest `output_limit`: GitLab drops a job at 100 MiB (CFG-18).
 const OUTPUT_LIMIT: u64 = 63 * 1024 * 1024;
 
+/// The system ID's file (GL-67).
+const SYSTEM_ID: &str = ".vk-gitlab-system-id";
 /// How long a job may wait for a place (ADM-21).
 const PLACE_WITHIN_SECS: u32 = 300;
 
@@ -201,16 +203,18 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<(Config, Warnings), Confi
             return Err(value("runners.name", why));
         }
     }
-    let system_id_file = file
-        .system_id_file
-        .unwrap_or_else(|| ".vk-gitlab-system-id".into());
+    let state_dir = file.state_dir.as_deref();
+    let state_dir = base_dir.join(state_dir.unwrap_or(Path::new("/var/lib/vk-gitlab")));
+    let system_id_else = match file.system_id_file {
+        Some(_) => None,
+        None => Some(state_dir.join(SYSTEM_ID)),
+    };
+    let system_id_file = file.system_id_file.unwrap_or_else(|| SYSTEM_ID.into());
     let config = Config {
         concurrent: file.concurrent,
         shutdown_timeout: Duration::from_secs(file.shutdown_timeout.unwrap_or(30)),
-        state_dir: base_dir.join(
-            file.state_dir
-                .unwrap_or_else(|| "/var/lib/vk-gitlab".into()),
-        ),
+        state_dir,
+        system_id_else,
         system_id_file: base_dir.join(system_id_file),
         url: file.gitlab.url,
         base,
