@@ -16,4 +16,6 @@ pub enum Breakage {
     PlacedAgain,
     /// The daemon asks GitLab under reservations nobody granted (against ADM-07).
     NoReservation,
+    /// The daemon asks GitLab without the hub's word (against SESS-09).
+    AskUnapproved,
 }

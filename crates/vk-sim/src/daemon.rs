@@ -86,6 +86,12 @@ impl World {
         }
         let jobs = u32::try_from(recorded.len()).unwrap_or(u32::MAX);
         self.daemon.slots = Slots::new(CONCURRENT, 1, jobs);
+        let needed = self.asks() && self.breakage != Some(Breakage::AskUnapproved);
+        let session = if needed {
+            Session::Required
+        } else {
+            Session::NotNeeded
+        };
         let config = acquire::Config {
             placement: self.placement(),
             limit: 0,
@@ -95,7 +101,7 @@ impl World {
             strict_check_interval: false,
             unhealthy_requests_limit: 3,
             unhealthy_interval: std::time::Duration::from_secs(3600),
-            session: Session::NotNeeded,
+            session,
             jobs,
             seed: self.rng.next(),
         };
@@ -109,6 +115,7 @@ impl World {
         for (key, records) in recorded {
             self.job_open(key, records);
         }
+        self.relay_start();
         self.slots_changed();
     }
 
@@ -257,6 +264,7 @@ impl World {
         self.daemon.sync_due = false;
         self.daemon.store.crash();
         self.hub_hung_up();
+        self.relay_broken();
         let at = self.now + self.rng.between(10, 30_000);
         self.queue.add(at, Event::Restart(Party::Daemon));
         true

@@ -64,6 +64,7 @@ impl World {
                 lane, reservation, ..
             } => {
                 self.check_request(reservation);
+                self.check_approved();
                 self.ask_gitlab(GitLabAsk::Job(lane));
             }
             acquire::Effect::TakeSlot { lane } => {

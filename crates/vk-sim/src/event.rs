@@ -7,6 +7,7 @@ use vk_gitlab_core::job::GitLabAnswer;
 use vk_hub_core::Answer;
 use vk_hub_proto::JobId;
 use vk_hub_proto::node_session::{HubMessage, NodeMessage};
+use vk_hub_proto::relay_session::ServerStatus;
 use vk_node_core::JobEvent;
 
 use crate::call::HubAnswerBytes;
@@ -65,6 +66,16 @@ pub(crate) enum Event {
     Push,
     /// Somebody cancels a job, by force or not.
     Cancel(u64, bool),
+    /// The daemon dials for its session.
+    RelayDial(u32),
+    /// The hub's word on the GitLab server arrives at the daemon.
+    ServerAtDaemon(u64, ServerStatus),
+    /// The daemon's session is cut.
+    RelayCut,
+    /// The hub learns that the daemon's session is over.
+    RelayGone(u64),
+    /// The operator decides of GitLab's servers.
+    Decide,
     /// A node's session is cut; for how long it stays away.
     Cut(usize, u64),
     /// A job's process is killed, if any runs there.

@@ -52,6 +52,10 @@ pub enum Fault {
     CancelGraceful,
     /// Somebody force-cancels a job.
     CancelForced,
+    /// The daemon's session with the hub is cut.
+    RelayCut,
+    /// An operator rejects GitLab's server.
+    ServerRejected,
 }
 
 /// Which process a kill hits.

@@ -91,7 +91,10 @@ impl World {
         self.hub.clock = Clock::starting(self.now, self.rng.between(0, 1_000_000_000));
         let config = Config {
             settings: Settings {
-                approve: Approve::All,
+                approve: match self.asks() {
+                    true => Approve::Ask,
+                    false => Approve::All,
+                },
                 ..Settings::default()
             },
             // A wall clock that an hour of skew may have set back or forth.
@@ -149,7 +152,7 @@ impl World {
         }
     }
 
-    fn hub_handle(&mut self) -> RequestHandle {
+    pub(crate) fn hub_handle(&mut self) -> RequestHandle {
         self.hub.next_handle += 1;
         RequestHandle(self.hub.next_handle)
     }
@@ -269,6 +272,7 @@ impl World {
         }
         self.leases.hub_lost();
         self.hub_connections_break();
+        self.relay_broken();
         let at = self.now + self.rng.between(10, 30_000);
         self.queue.add(at, Event::Restart(Party::Hub));
         true
@@ -305,6 +309,10 @@ impl World {
                 self.session_broken(session.0);
                 return;
             }
+            Effect::Server {
+                session, status, ..
+            } => self.hub_says_server(session.0, status),
+            Effect::CloseRelay { session, .. } => self.relay_closed(session.0),
             Effect::Stopped { ref why } => self.violation(format!("the hub stopped: {why}")),
             _ => {}
         }

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod approval;
 mod breakage;
 mod bytes;
 mod call;

@@ -7,6 +7,7 @@ use vk_hub_proto::client::{Envelope, Placement};
 use vk_hub_proto::job::JobResult;
 use vk_hub_proto::{JobId, Name, NodeId, RelayId};
 
+use crate::approval::Relay;
 use crate::breakage::Breakage;
 use crate::call::{GitLabCall, HubCall};
 use crate::daemon::Daemon;
@@ -46,6 +47,7 @@ pub(crate) struct World {
     pub(crate) sessions: BTreeMap<u64, Session>,
     pub(crate) broken: BTreeSet<u64>,
     pub(crate) next_session: u64,
+    pub(crate) relay: Relay,
     pub(crate) hub_calls: BTreeMap<u64, HubCall>,
     pub(crate) gitlab_calls: BTreeMap<u64, GitLabCall>,
     pub(crate) next_call: u64,
@@ -97,6 +99,7 @@ impl World {
             sessions: BTreeMap::new(),
             broken: BTreeSet::new(),
             next_session: 0,
+            relay: Relay::default(),
             hub_calls: BTreeMap::new(),
             gitlab_calls: BTreeMap::new(),
             next_call: 0,
@@ -226,6 +229,7 @@ impl World {
             let at = self.rng.between(2000, self.plan.busy_ms);
             self.queue.add(at, Event::Cut(node, away));
         }
+        self.schedule_approvals();
         for _ in 0..self.plan.job_kills {
             let node = self.rng.below(self.plan.nodes);
             let at = self.rng.between(2000, self.plan.busy_ms);
@@ -322,6 +326,11 @@ impl World {
             }
             Event::FromHost(..) => {}
             Event::JobStep(index, job) => self.job_step(index, job),
+            Event::RelayDial(life) => self.relay_dial(life),
+            Event::ServerAtDaemon(session, status) => self.server_at_daemon(session, status),
+            Event::RelayCut => self.relay_cut(),
+            Event::RelayGone(session) => self.relay_gone(session),
+            Event::Decide => self.decide(),
             Event::Push => self.push(),
             Event::Cancel(number, force) => self.cancel(number, force),
             Event::Cut(index, away) => self.cut(index, away),

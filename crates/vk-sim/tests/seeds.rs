@@ -18,7 +18,7 @@ fn plan() -> Plan {
     Plan::default()
 }
 
-/// ADM-20, ADM-24, ADM-27, DISP-64, DISP-65, DISP-66, FAIL-01, FAIL-02, FAIL-03, FAIL-04, FAIL-27
+/// SESS-09, SESS-15, ADM-20, ADM-24, ADM-27, DISP-64, DISP-65, DISP-66, FAIL-01, FAIL-02, FAIL-03, FAIL-04, FAIL-27
 #[test]
 fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
     let mut faults = Faults::default();
@@ -39,6 +39,7 @@ fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
     assert!(faults.of(Fault::HubAnswerLost) > 0 && faults.of(Fault::GitLabAnswerLost) > 0);
     assert!(faults.of(Fault::CancelGraceful) > 0 && faults.of(Fault::CancelForced) > 0);
     assert!(faults.of(Fault::JobKilled) > 0);
+    assert!(faults.of(Fault::RelayCut) > 0 && faults.of(Fault::ServerRejected) > 0);
 }
 
 fn assert_good(outcome: &Outcome) {
@@ -133,6 +134,11 @@ fn a_node_that_forgets_a_recorded_job_is_found() {
 #[test]
 fn a_hub_that_places_a_lost_job_again_is_found() {
     assert_found(Breakage::PlacedAgain, "started twice");
+}
+
+#[test]
+fn a_job_request_without_the_hubs_word_is_found() {
+    assert_found(Breakage::AskUnapproved, "while the server is");
 }
 
 #[test]
