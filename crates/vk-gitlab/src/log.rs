@@ -1,7 +1,7 @@
 //! The log: lines for people, or JSON, on standard error.
 //!
-//! Every line about a job bears its `request_id`, which the hub and the node log too: one number to
-//! search for, on all hosts.
+//! Every line about a job bears its `request_id`, which is the job's alone from the first line to the
+//! last, over restarts too; once the hub has the job, `hub_job` is what hub and node call it.
 
 use std::io::IsTerminal as _;
 

@@ -86,7 +86,7 @@ pub(super) struct JobEdge {
     pub(super) names: Option<Names>,
 }
 
-/// What a job is called: one ID on all hosts, and one of each side's own.
+/// What a job is called: one ID from the first line to the last, and one of each side's own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     pub(super) gitlab_job: u64,
