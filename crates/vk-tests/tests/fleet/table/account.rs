@@ -52,6 +52,9 @@ pub(super) fn check(tale: &mut Tale<'_>, job: &Value, orphan: bool) {
     assert!(begun <= 1, "{point}: the script began {begun} times: {job}");
     assert_eq!(job["handed_out"], 1, "{point}: {job}");
     if orphan {
+        // Until the job's first record is durable, and no longer.
+        let is_before = point.core == "acquire" || point.boundary == "before";
+        assert!(is_before, "{point}: a job that was kept is nobody's: {job}");
         assert_eq!(begun, 0, "{point}: nobody has the job and it ran");
         return;
     }

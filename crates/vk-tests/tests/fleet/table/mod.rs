@@ -72,9 +72,14 @@ fn every_party_dies_at_every_boundary_and_nothing_is_lost_or_done_twice() {
     });
     let rows = rows.into_inner().unwrap();
     let told = rows.len();
+    let is_orphan = |row: &&(_, _, Row)| matches!(&row.2, Row::Told(told) if told.orphan);
+    let orphans = rows.iter().filter(is_orphan).count();
     let failures = print(rows, &elsewhere);
     let seconds = begun.elapsed().as_secs();
-    println!("{told} kills in {seconds} s, {} elsewhere", elsewhere.len());
+    println!(
+        "{told} kills in {seconds} s, {orphans} of them left GitLab an orphan, {} elsewhere",
+        elsewhere.len()
+    );
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
