@@ -59,7 +59,7 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         let served = metrics::serve(&metrics.listen, operator.metrics(), say.clone()).await;
         served.with_context(|| format!("metrics cannot be served on {:?}", metrics.listen))?;
     }
-    tokio::spawn(operate(operator, Signals::new()?, say));
+    tokio::spawn(operate(operator, Signals::new()?, say, LOOK));
     match daemon.run(words).await {
         Ended::Drained => tracing::info!("no job was left"),
         Ended::JobsLeft(jobs) => {
@@ -126,8 +126,13 @@ impl Signals {
 }
 
 /// Says what signals and changed token files mean, until nobody listens any more.
-async fn operate(mut operator: Operator, mut signals: Signals, say: mpsc::Sender<Word>) {
-    let mut look = tokio::time::interval(LOOK);
+async fn operate(
+    mut operator: Operator,
+    mut signals: Signals,
+    say: mpsc::Sender<Word>,
+    every: Duration,
+) {
+    let mut look = tokio::time::interval(every);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let word = tokio::select! {
@@ -234,5 +239,43 @@ mod tests {
             "an open request, and the usual shutdown_timeout"
         );
         assert_eq!(value("StateDirectoryMode"), "0700");
+    }
+
+    /// GL-75
+    #[tokio::test]
+    async fn signals_and_token_files_become_words() {
+        use rustix::process::{Signal, getpid, kill_process};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let text = "state_dir = 'state'\n[gitlab]\nurl = 'https://gitlab.example.com'\n\
+                    [[runners]]\nname = 'ci'\ntoken_file = 'token'\n";
+        std::fs::write(&path, text).unwrap();
+        let token = dir.path().join("token");
+        std::fs::write(&token, "glrt-t1_abcdefghijkl").unwrap();
+        let config = Config::read(&path).unwrap().0;
+        let state = StateDir::open(&config.state_dir).unwrap();
+        let relay = RelayId::from_bytes([1; 16]);
+        let mut operator =
+            Operator::new(path.clone(), config, state, relay, "r_abcdefghijkl".into());
+        operator.settings().unwrap();
+        let (say, mut words) = mpsc::channel(2);
+        let every = Duration::from_millis(20);
+        tokio::spawn(operate(operator, Signals::new().unwrap(), say, every));
+        let mut settings = async || match words.recv().await {
+            Some(Word::Settings(settings)) => *settings,
+            _ => panic!("settings"),
+        };
+        kill_process(getpid(), Signal::HUP).unwrap();
+        assert_eq!(settings().await.concurrent, 1);
+        std::fs::write(&path, format!("concurrent = 7\n{text}")).unwrap();
+        kill_process(getpid(), Signal::HUP).unwrap();
+        assert_eq!(settings().await.concurrent, 7);
+        std::fs::write(&token, "glrt-t1_mnopqrstuvwx").unwrap();
+        let token = settings().await.runners.remove(0).config.token;
+        assert_eq!(token.expose(), "glrt-t1_mnopqrstuvwx");
+        for signal in [Signal::TERM, Signal::INT] {
+            kill_process(getpid(), signal).unwrap();
+            assert!(matches!(words.recv().await, Some(Word::Stop)), "{signal:?}");
+        }
     }
 }
