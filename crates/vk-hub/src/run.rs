@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use vk_hub_proto::RelayId;
 use vk_hub_proto::client::CancelMode;
 
 use crate::admin::{Call, GitLab, JobRow, NodeRow, RelayRow, Status, call};
@@ -57,7 +58,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Relays {
             command: Some(RelaysCommand::Remove { relay }),
             ..
-        } => done(&socket, Call::RelaysRemove { relay }),
+        } => remove_relay(&socket, relay),
         Command::Audit { json, lines } => {
             let call = Call::Audit { most: lines };
             show::<Vec<AuditLine>>(&socket, call, json, |lines| show::audit(lines))
@@ -100,6 +101,17 @@ fn jobs(socket: &Path, command: &JobsCommand) -> anyhow::Result<()> {
         }
         JobsCommand::Settle { job } => done(socket, Call::JobsSettle { job }),
     }
+}
+
+fn remove_relay(socket: &Path, relay: RelayId) -> anyhow::Result<()> {
+    let held: usize = call(socket, Call::RelaysRemove { relay })?;
+    if held > 0 {
+        eprintln!(
+            "warning: it holds {held} job(s) of which GitLab will not hear any more: they run to \
+             their end here, and GitLab fails them at their timeout"
+        );
+    }
+    Ok(())
 }
 
 fn gitlab(socket: &Path, json: bool, command: Option<GitLabCommand>) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
-use vk_hub_core::{Answer, Approve, OperatorRequest};
+use vk_hub_core::{Answer, Approve, OperatorRequest, Principal};
 use vk_hub_proto::client::JobState;
 use vk_hub_proto::{JobId, NodeId, RelayId};
 
@@ -239,6 +239,7 @@ impl AdminServer {
     }
 
     async fn remove_relay(&self, relay: RelayId) -> Result<Value, String> {
+        let held = self.held_by(relay).await?;
         // The members first: a session that opens meanwhile looks there again. Whatever the fleet
         // still knows of a relay that is none goes in any case.
         let removed = self
@@ -246,7 +247,17 @@ impl AdminServer {
             .await;
         self.operator(OperatorRequest::RemoveRelay { relay })
             .await?;
-        removed
+        removed.map(|_| json!(held))
+    }
+
+    /// Jobs of a relay whose outcome GitLab does not have yet.
+    async fn held_by(&self, relay: RelayId) -> Result<usize, String> {
+        let look = move |fleet: &vk_hub_core::Fleet| {
+            let jobs = fleet.jobs().filter(|job| !job.settled);
+            jobs.filter(|job| job.owner == Principal::Relay(relay))
+                .count()
+        };
+        self.fleet.look(look).await.map_err(|gone| gone.to_string())
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<Value, String> {
