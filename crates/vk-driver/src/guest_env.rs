@@ -41,6 +41,13 @@ pub(crate) struct GuestEnv {
 }
 
 impl GuestEnv {
+    /// A variable of the image; of two the later.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let mut from_last = self.env.iter().rev();
+        let found = from_last.find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    }
+
     /// Looks at the guest. `user` and `entrypoint` are the job's wishes, empty where it has none.
     pub(crate) async fn read(
         guest: &Guest,

@@ -135,7 +135,7 @@ async fn artifacts_go_out_and_come_into_a_later_job() {
     add(
         &mut job,
         "artifacts",
-        artifact("of-$CI_JOB_STATUS", &["out/"], "on_success"),
+        artifact("of-$CI_JOB_STATUS", &["${HOME:+out}/"], "on_success"),
     );
     add(
         &mut job,

@@ -262,6 +262,10 @@ fn explained(status: Option<u16>, message: String) -> String {
              request (a redirect from http to https?); set the runner's URL as GitLab's own",
         );
     }
+    // GitLab's own words often are the status once more.
+    if status != 200 && message.starts_with(&status.to_string()) {
+        return message;
+    }
     if !message.is_empty() {
         text = format!("{text} ({message})");
     }
@@ -339,5 +343,8 @@ mod tests {
         let said = explained(Some(400), "file is invalid".to_owned());
         assert_eq!(said, "400 Bad Request (file is invalid)");
         assert_eq!(explained(None, "no answer".to_owned()), "no answer");
+        // Said once.
+        let own = "413 Request Entity Too Large";
+        assert_eq!(explained(Some(413), own.to_owned()), own);
     }
 }

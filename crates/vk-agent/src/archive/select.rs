@@ -106,7 +106,7 @@ impl Selector<'_, '_> {
             relative(&self.tar.root, &base),
             relative(&self.tar.root, written),
         ) else {
-            return self.notes.say(NoteCode::PathOutside, &base, 0, "");
+            return self.notes.say(NoteCode::PathOutside, written, 0, "");
         };
         let found = if has_meta(rest) {
             self.take_matches(&below)?

@@ -169,8 +169,12 @@ fn too_large(bytes: u64, cap: u64) -> (ArtifactState, StageEnd) {
 fn word(job: &Job, text: &str, what: &str) -> String {
     let expanded = {
         let shared = job.shared();
+        let image = shared.guest_env.as_deref();
         expand_word(text, &|name: &str| {
-            shared.variables.seen(name).unwrap_or_default()
+            let of_job = shared.variables.seen(name);
+            // What the job does not set, the scripts have of the image: `HOME`, `PATH`.
+            let of_image = || image.and_then(|image| image.variable(name));
+            of_job.or_else(of_image).unwrap_or_default()
         })
     };
     expanded.unwrap_or_else(|error| {
