@@ -208,6 +208,9 @@ impl Fleet {
     /// Keeps what the node found out about KVM.
     pub(super) fn remember(&self) {
         let found = self.dir().join("node/kvm.json");
+        if !found.exists() {
+            return;
+        }
         let beside = self.kvm.with_extension("new");
         // What is not remembered is found out again.
         let _ = fs::copy(found, &beside).and_then(|_| fs::rename(&beside, &self.kvm));

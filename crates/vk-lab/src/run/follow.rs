@@ -69,6 +69,7 @@ struct Seen {
 struct Look {
     id: u64,
     name: String,
+    stage: String,
     status: Status,
     part: Vec<u8>,
     more: bool,
@@ -173,6 +174,7 @@ fn look(gitlab: &Gitlab, pipeline: u64, seen: &BTreeMap<u64, Seen>) -> (bool, Ve
         Look {
             id: job.id,
             name: job.spec.name.clone(),
+            stage: job.spec.stage.clone(),
             status: job.status,
             part: part.to_vec(),
             more: rest.len() > part.len(),
@@ -186,7 +188,7 @@ fn show(screen: &Screen, index: usize, look: &Look, seen: &mut BTreeMap<u64, See
     let known = seen.entry(look.id).or_default();
     let before = known.status.replace(look.status);
     if before != Some(look.status) && look.status == Status::Running {
-        screen.event(&format!("{}: begins", look.name));
+        screen.event(&format!("{}: begins, in stage {}", look.name, look.stage));
     }
     known.at += look.part.len();
     let mut lines = known.reader.push(&look.part);

@@ -128,9 +128,8 @@ impl Session {
         status.unwrap_or("failed")
     }
 
-    /// The daemon ends: everything is settled then. The node's first finding of KVM is kept.
+    /// The daemon ends: everything is settled then.
     pub(super) async fn settle(&mut self) {
-        self.fleet.remember();
         let lab = self.lab();
         // A held job request is answered once the daemon asks for no other.
         let wake = move || {
@@ -149,6 +148,8 @@ impl Session {
         if let Some(served) = &self.served {
             served.stop();
         }
+        // Whatever became of the run: what was found out about KVM need not be found out again.
+        self.fleet.remember();
         self.fleet.end(orderly).await
     }
 }
