@@ -1,10 +1,11 @@
 //! One run of the program, in a directory of its own.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,7 +42,7 @@ pub(crate) struct Ran {
 /// A run that goes on.
 pub(crate) struct Going {
     child: Child,
-    out: BufReader<ChildStdout>,
+    lines: Receiver<String>,
     said: String,
 }
 
@@ -145,9 +146,16 @@ impl Place {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                // Nobody listens once the test is over.
+                let _ = send.send(line.unwrap());
+            }
+        });
         Going {
             child,
-            out,
+            lines,
             said: String::new(),
         }
     }
@@ -209,20 +217,29 @@ pub(crate) fn ran(command: &mut Command) -> Ran {
 }
 
 impl Going {
+    /// The next line; nothing at the end.
+    fn line(&mut self) -> Option<String> {
+        let line = match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => panic!("it said nothing for {PATIENCE:?}"),
+        };
+        println!("{line}");
+        self.said.push_str(&line);
+        self.said.push('\n');
+        Some(line)
+    }
+
     /// Reads until a line holds this text.
     pub(crate) fn until(&mut self, text: &str) {
         let end = Instant::now() + PATIENCE;
-        loop {
-            let mut line = String::new();
-            let read = self.out.read_line(&mut line).unwrap();
-            print!("{line}");
-            self.said.push_str(&line);
+        while let Some(line) = self.line() {
             if line.contains(text) {
                 return;
             }
-            assert!(read > 0, "it ended without {text:?}");
             assert!(Instant::now() < end, "no {text:?} within {PATIENCE:?}");
         }
+        panic!("it ended without {text:?}");
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -232,11 +249,17 @@ impl Going {
 
     /// Its end: the code, and all it printed.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let mut rest = String::new();
-        self.out.read_to_string(&mut rest).unwrap();
-        print!("{rest}");
-        self.said.push_str(&rest);
-        (self.child.wait().unwrap().code(), self.said)
+        while self.line().is_some() {}
+        let code = self.child.wait().unwrap().code();
+        (code, std::mem::take(&mut self.said))
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running; one that ended has nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
