@@ -17,6 +17,7 @@ mod kills;
 mod lab;
 mod left;
 mod life;
+mod operators;
 mod program;
 mod refusals;
 mod secrets;

@@ -143,7 +143,9 @@ impl Tale<'_> {
     }
 
     pub(super) fn trigger(&mut self) {
-        let mut job = json!({ "name": "job", "script": self.script() });
+        // The daemon has something to say before the node's output.
+        let response = json!({ "hooks": [{ "name": "other", "script": [] }] });
+        let mut job = json!({ "name": "job", "script": self.script(), "response": response });
         if matches!(self.story, Story::Granted | Story::Denied) {
             job["variables"] = json!({ "MICROVM_MEM": "4G" });
         }
