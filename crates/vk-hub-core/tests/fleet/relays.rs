@@ -24,7 +24,7 @@ fn audited(bench: &Bench, what: &str) -> usize {
     lines.count()
 }
 
-/// SESS-08, SESS-26
+/// SESS-08
 #[test]
 fn a_report_is_answered_with_how_the_server_stands_and_a_decision_is_told_at_once() {
     let mut bench = asking();
