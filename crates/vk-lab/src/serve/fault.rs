@@ -149,6 +149,31 @@ mod tests {
     }
 
     #[test]
+    fn faults_of_one_seed_hit_apart() {
+        let faults = Faults::default();
+        for action in [
+            "{\"status\":503}",
+            "{\"status\":429}",
+            "\"drop\"",
+            "\"lose_answer\"",
+        ] {
+            let text = format!(r#"{{"on":"any","action":{action},"chance":0.0125,"seed":7}}"#);
+            faults.plan(plan(&text), 0).unwrap();
+        }
+        let call = |_| faults.draw(Target::Update, None, 0).is_some();
+        let hits: Vec<bool> = (0..20_000).map(call).collect();
+        let share = hits.iter().filter(|hit| **hit).count();
+        assert!((800..1_200).contains(&share), "{share} of 20000");
+        // A twentieth of a twentieth, and not every hit, is followed by another.
+        let pairs = hits.windows(2).filter(|two| two[0] && two[1]).count();
+        assert!((10..120).contains(&pairs), "{pairs} pairs");
+        for fault in faults.shown(0) {
+            let hit = fault["hit"].as_u64().unwrap();
+            assert!((180..330).contains(&hit), "{fault}");
+        }
+    }
+
+    #[test]
     fn a_storm_ends_by_the_clock() {
         let faults = Faults::default();
         let storm = r#"{"on":"any","action":{"status":503},"for_secs":10}"#;

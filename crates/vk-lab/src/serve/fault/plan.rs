@@ -166,10 +166,19 @@ impl Plan {
             until_ms: self
                 .for_secs
                 .map(|secs| now.saturating_add(secs.saturating_mul(1_000))),
-            random: self.seed,
+            random: self.start(),
             ..State::default()
         };
         Ok(())
+    }
+
+    /// Where its numbers start: at another place for each plan, or those of one seed would hit one
+    /// call after the other. FNV-1a of what the plan says, the seed with it.
+    fn start(&self) -> u64 {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        text.bytes().fold(0xCBF2_9CE4_8422_2325, |sum, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+        })
     }
 
     fn check(&self) -> Result<(), String> {
