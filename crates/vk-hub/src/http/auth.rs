@@ -68,3 +68,79 @@ impl Claim {
         is_signed(&self.key, &message, &self.signature)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+    use vk_hub_proto::hex::Hex;
+
+    use super::*;
+    use crate::store::{Member, Sqlite, Store as _};
+
+    const RELAY: [u8; 16] = [0xab; 16];
+
+    fn members(dir: &std::path::Path) -> Members {
+        let mut store = Sqlite::open(&dir.join("hub.db")).unwrap();
+        store.add_token(&[1; 32], MemberKind::GitLab, 100).unwrap();
+        let relay = Member {
+            id: RELAY,
+            kind: MemberKind::GitLab,
+            public_key: Hex([7; 32]),
+            hostname: String::new(),
+        };
+        store.redeem(&[1; 32], 1, &relay).unwrap();
+        Members::open(Box::new(store), [0; 32]).unwrap()
+    }
+
+    fn headers(relay: &str, time: &str, signature: &str) -> HeaderMap {
+        let headers = [
+            ("vk-relay", relay),
+            ("vk-time", time),
+            ("vk-signature", signature),
+        ];
+        let value = |text: &str| HeaderValue::from_str(text).unwrap();
+        headers
+            .into_iter()
+            .map(|(name, text)| (hyper::header::HeaderName::from_static(name), value(text)))
+            .collect()
+    }
+
+    /// AUTH-06, AUTH-16
+    #[test]
+    fn the_three_headers_have_one_spelling_and_the_time_is_at_most_300_s_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let members = members(dir.path());
+        let (relay, signature) = ("ab".repeat(16), "0f".repeat(64));
+        let now = unix_now();
+        let taken = |relay: &str, time: &str, signature: &str| {
+            claim(&headers(relay, time, signature), &members).is_ok()
+        };
+        // A second may pass under this.
+        for (time, good) in [
+            (now, true),
+            (now - 298, true),
+            (now + 300, true),
+            (now - 301, false),
+            (now + 303, false),
+        ] {
+            assert_eq!(taken(&relay, &time.to_string(), &signature), good, "{time}");
+        }
+        let time = now.to_string();
+        for (relay, time, signature) in [
+            (relay.to_uppercase(), time.clone(), signature.clone()),
+            ("cd".repeat(16), time.clone(), signature.clone()),
+            (relay.clone(), format!("+{time}"), signature.clone()),
+            (relay.clone(), format!("{time}.0"), signature.clone()),
+            (relay.clone(), time.clone(), signature.to_uppercase()),
+            (relay.clone(), time.clone(), "0f".repeat(63)),
+        ] {
+            assert!(
+                !taken(&relay, &time, &signature),
+                "{relay} {time} {signature}"
+            );
+        }
+        let mut twice = headers(&relay, &time, &signature);
+        twice.append("vk-time", HeaderValue::from_str(&time).unwrap());
+        assert!(claim(&twice, &members).is_err(), "two times");
+    }
+}

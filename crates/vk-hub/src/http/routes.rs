@@ -79,7 +79,7 @@ pub(crate) fn number<T: std::str::FromStr>(query: &str, name: &str) -> Result<Op
 mod tests {
     use super::*;
 
-    /// API-01 to API-10 by path; API-55, ERR-04
+    /// API-01, API-02, API-03, API-04, API-05, API-06, API-07, API-08, API-09, API-10, API-55, ERR-04
     #[test]
     fn every_path_of_the_contract_is_a_request_and_no_other() {
         let id = "0123456789abcdef0123456789abcdef";

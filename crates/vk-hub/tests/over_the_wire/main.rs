@@ -27,7 +27,7 @@ use vk_hub_proto::dispatch::*;
 use vk_hub_proto::job::*;
 use vk_hub_proto::node_session::*;
 
-/// API-01 to API-09, FLOW-09, FLOW-15, FLOW-19, ENR-01, ENR-20, AUTH-01, CRED-10
+/// API-01, API-02, API-05, API-06, API-07, API-09, FLOW-09, FLOW-15, FLOW-19, ENR-01, ENR-20, AUTH-01, CRED-10
 #[tokio::test]
 async fn one_job_from_capacity_to_settling() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ async fn a_running_job_goes_on_over_a_hubs_restart_and_an_unaccepted_one_is_lost
     hub.stop();
 }
 
-/// AUTH-05, AUTH-07, CRED-09, ENR-13
+/// AUTH-05, AUTH-07, CRED-09, ENR-13, ERR-06
 #[tokio::test]
 async fn strangers_nodes_and_tokens_of_another_kind_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -87,14 +87,16 @@ impl Seen {
 
 /// Cancels a silent job that has run for a while.
 fn cancel(fleet: &Fleet, lab: &Lab, name: &str, watched: bool, force: bool) -> (u64, Seen) {
+    // GitLab names its interval with the first patch: who looks is there before.
+    lab.pause(true);
     let job = lab.trigger(&json!({
         "name": "silent",
         "script": [format!("while true; do date > {name}; sleep 0.1; done")],
         "after_script": ["sleep 3", "echo after_script ran to its end"],
     }));
-    let touched = Touched::of(fleet, name);
-    // GitLab has the opening lines and the daemon its interval: what follows is silence.
     let watcher = watched.then(|| lab.watch(job));
+    lab.pause(false);
+    let touched = Touched::of(fleet, name);
     eventually("the opening lines are with GitLab", || {
         (lab.job(job)["trace_size"].as_u64()? > 0).then_some(())
     });

@@ -1,14 +1,17 @@
 //! What these tests ask the GitLab stand-in beyond what the fleet's own tests do.
 
 use std::fs;
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use crate::fleet::Fleet;
-use crate::program::{Program, eventually, run};
+use crate::program::{eventually, run};
 
 /// The stand-in of a fleet.
 pub(crate) struct Lab {
@@ -21,6 +24,15 @@ pub(crate) struct Lab {
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()
+}
+
+/// Someone who looks at a log.
+pub(crate) struct Watcher(UnixStream);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
 }
 
 impl Lab {
@@ -89,14 +101,20 @@ impl Lab {
         before
     }
 
-    /// Someone looks at a job's log until the program is dropped.
-    pub(crate) fn watch(&self, id: u64) -> Program {
-        let mut trace = self.command("trace");
-        trace
-            .arg(id.to_string())
-            .arg("--follow")
-            .stdin(Stdio::null());
-        Program::start(&mut trace, &self.dir.join("watched.log"))
+    /// Someone looks at a job's log until this is dropped.
+    pub(crate) fn watch(&self, id: u64) -> Watcher {
+        let mut socket = UnixStream::connect(&self.socket).unwrap();
+        let ask = serde_json::json!({ "cmd": "trace", "job": id, "follow": true });
+        socket.write_all(format!("{ask}\n").as_bytes()).unwrap();
+        let reads = socket.try_clone().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut &reads, &mut std::io::sink()));
+        Watcher(socket)
+    }
+
+    /// Hands out no jobs, or does again.
+    pub(crate) fn pause(&self, paused: bool) {
+        let edit = serde_json::json!({ "cmd": "runner", "paused": paused });
+        run(self.command("admin").arg(edit.to_string()));
     }
 
     /// When the job's runner was first answered that the job has this status.
