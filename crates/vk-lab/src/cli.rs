@@ -52,7 +52,8 @@ after_script, variables, artifacts, needs, dependencies, timeout, allow_failure,
 response}; `response` is merged into the job response as it leaves.
 A variable is a string, or {value, masked, file, raw}. What is not known is refused.";
 
-/// A GitLab stand-in: the server side of the runner API, git, artifacts, and what a run broke.
+/// Runs a project's pipeline on this host, and plays GitLab: the server side of the runner API, git,
+/// artifacts, and what a run broke.
 #[derive(Debug, Parser)]
 #[command(name = "vk-lab", version, after_help = EXIT_CODES)]
 pub struct Cli {

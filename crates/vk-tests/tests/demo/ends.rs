@@ -1,8 +1,8 @@
 //! Runs that are ended from outside.
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::run::{Place, processes_of, test_root};
+use crate::run::{Place, processes_of, ran, test_root};
 
 /// Counts until it is stopped, and says how it ended.
 const SLOW: &str = "count:\n  image: busybox\n  script:\n    - echo counting\n    - sleep 1000\n  \
@@ -63,11 +63,48 @@ fn nothing_is_left_where_the_program_is_killed() {
     };
     let before = processes_of(&place.path("tmp"));
     for party in ["vk-hub", "vk-gitlab", "vk node run", "vk node job"] {
-        let found = before.iter().any(|line| line.contains(party));
+        let found = before.iter().any(|(_, line)| line.contains(party));
         assert!(found, "{party} is none of {before:?}");
     }
     going.signal(Signal::KILL);
     let (code, _) = going.end();
     assert_eq!(code, None);
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_party_that_ends_by_itself_ends_the_run_with_its_name() {
+    let Some((place, going)) = going("party", SLOW) else {
+        return;
+    };
+    let all = processes_of(&place.path("tmp"));
+    let hub = all.iter().find(|(_, line)| line.contains("vk-hub"));
+    let hub = Pid::from_raw(hub.unwrap().0).unwrap();
+    kill_process(hub, Signal::KILL).unwrap();
+    let (code, _) = going.end();
+    assert_eq!(code, Some(5));
+    let log = std::fs::read_to_string(place.path("out/logs/hub.log")).unwrap();
+    assert!(log.contains("the hub is up"), "{log}");
+    place.assert_nothing_is_left();
+}
+
+/// A log that lacks what it must hold is a broken promise, whatever the pipeline's end.
+#[test]
+fn a_broken_promise_is_the_exit_code_of_a_pipeline_that_succeeded() {
+    // Long enough for a word with the GitLab side.
+    let brief = "count: {image: busybox, script: ['echo counting', 'sleep 5']}\n\
+                 other: {image: busybox, script: ['true']}\n";
+    let Some((place, going)) = going("promise", brief) else {
+        return;
+    };
+    let socket = place.private().join("lab.sock");
+    let expect = ["expect", "1", "--contains", "what is never said", "--admin"];
+    let told = ran(place.lab(&expect).arg(&socket));
+    assert_eq!(told.code, Some(0));
+    let (code, out) = going.end();
+    assert!(out.contains("pipeline: success"));
+    assert_eq!(code, Some(3));
+    let broken = place.result()["broken"].clone();
+    assert_eq!(broken[0]["kind"], "bytes_missing", "{broken}");
     place.assert_nothing_is_left();
 }

@@ -182,6 +182,12 @@ impl Place {
         fs::read_to_string(path).unwrap()
     }
 
+    /// The private directory of the run that goes on.
+    pub(crate) fn private(&self) -> PathBuf {
+        let mut entries = fs::read_dir(self.path("tmp")).unwrap();
+        entries.next().unwrap().unwrap().path()
+    }
+
     /// No process of the runs is there, and nothing of theirs in the directory for private ones.
     pub(crate) fn assert_nothing_is_left(&self) {
         let tmp = self.path("tmp");
@@ -275,16 +281,17 @@ fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Processes whose command line or working directory names something in a directory.
-pub(crate) fn processes_of(directory: &Path) -> Vec<String> {
+/// Processes whose command line or working directory names something in a directory: their numbers
+/// and command lines.
+pub(crate) fn processes_of(directory: &Path) -> Vec<(i32, String)> {
     let name = directory.to_str().unwrap();
     let entries = fs::read_dir("/proc").unwrap();
     let lines = entries.filter_map(|entry| {
-        let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         let at = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        (line.contains(name) || at.starts_with(directory)).then_some(line)
+        (line.contains(name) || at.starts_with(directory)).then_some((pid, line))
     });
     lines.collect()
 }
