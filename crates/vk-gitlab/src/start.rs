@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(10);
 /// # Errors
 /// Something it needs is missing, taken or damaged; the message says what to do.
 pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
+    // First of all: a SIGHUP that comes too early would end the program.
+    let signals = Signals::new()?;
     let kill = KillPoints::from_env()?;
     let state = StateDir::open(&config.state_dir)?;
     let enrolment: Enrolment<RelayId> = match Directory::at(config.hub_dir()).load()? {
@@ -59,7 +61,7 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
         let served = metrics::serve(&metrics.listen, operator.metrics(), say.clone()).await;
         served.with_context(|| format!("metrics cannot be served on {:?}", metrics.listen))?;
     }
-    tokio::spawn(operate(operator, Signals::new()?, say, LOOK));
+    tokio::spawn(operate(operator, signals, say, LOOK));
     match daemon.run(words).await {
         Ended::Drained => tracing::info!("no job was left"),
         Ended::JobsLeft(jobs) => {

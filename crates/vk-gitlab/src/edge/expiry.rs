@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::daemon::Daemon;
@@ -54,8 +53,8 @@ impl Expiry {
 
 /// Seconds since 1970 of GitLab's date.
 fn seconds(date: &str) -> Option<u64> {
-    let date = OffsetDateTime::parse(date, &Rfc3339).ok()?;
-    u64::try_from(date.unix_timestamp()).ok()
+    let date: Timestamp = date.parse().ok()?;
+    u64::try_from(date.as_second()).ok()
 }
 
 impl Daemon {

@@ -1,10 +1,7 @@
 //! Runner tokens: verified, watched, never changed.
 
-use std::time::SystemTime;
-
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::gitlab::{REQUEST, VERIFY, taken};
 use crate::log::Log;
@@ -13,10 +10,8 @@ use crate::world::World;
 
 /// What GitLab says of a token that expires in so many days.
 fn expiring(days: f64) -> Reply {
-    let now = OffsetDateTime::from(SystemTime::now());
-    let at = (now + time::Duration::seconds_f64(days * 86400.0))
-        .format(&Rfc3339)
-        .unwrap();
+    let left = SignedDuration::from_secs_f64(days * 86400.0);
+    let at = (Timestamp::now() + left).to_string();
     Reply::json(
         200,
         &json!({ "id": 7, "token": "t", "token_expires_at": at }),
