@@ -23,6 +23,7 @@ build:
       dotenv: []
 needs nothing:
   stage: test
+  tags: [large, fast]
   needs: []
   script: ["test ! -e out", "echo secret is $DEPLOY_TOKEN"]
 fails:
@@ -131,7 +132,6 @@ fn a_pipeline_that_fails_says_so_with_the_jobs_own_exit_code() {
     place.file(
         ".gitlab-ci.yml",
         r#"
-default: {image: busybox}
 breaks: {stage: build, script: ["echo begun", "exit 42"]}
 again: {stage: build, retry: 1, allow_failure: {exit_codes: [9]}, script: ["exit 9"]}
 not any more: {stage: test, script: ["echo never"]}
@@ -140,7 +140,7 @@ by hand: {stage: test, when: manual, script: ["echo never"]}
 last: {stage: deploy, when: always, script: ["echo always"]}
 "#,
     );
-    let run = place.run(&[]);
+    let run = place.run(&["--image", "busybox"]);
     assert_eq!(run.code, Some(1));
     assert!(run.out.contains("pipeline: failed"));
     let breaks = place.job("breaks");
