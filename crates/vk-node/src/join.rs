@@ -21,7 +21,9 @@ pub enum JoinError {
     /// It has jobs.
     #[error(
         "the node still has {0} job(s) whose result its hub has not recorded: let them end first \
-         (vk node run)"
+         (vk node run); where that hub is gone or has removed this node they cannot: once none of \
+         their processes runs, remove `node/journal` and `node/jobs` in the state directory, which \
+         gives them up"
     )]
     HasJobs(usize),
     /// The journal.
