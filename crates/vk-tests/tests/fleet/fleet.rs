@@ -128,11 +128,24 @@ impl Fleet {
     }
 
     fn join_node(&self, url: &str, more: &[&str]) {
+        run(&mut self.joining_node(url, more));
+    }
+
+    fn joining_node(&self, url: &str, more: &[&str]) -> Command {
         self.token(&[]);
         let mut join = self.program("vk");
         join.args(["node", "join", url, "--token-file"]);
         join.arg(self.path("token")).args(more);
-        run(join.arg("--config").arg(self.path("vk.toml")));
+        join.arg("--config").arg(self.path("vk.toml"));
+        join
+    }
+
+    /// Tries to enrol the node anew; what was said where that was refused.
+    pub(crate) fn node_is_refused_to_join_again(&self) -> Option<String> {
+        let mut join = self.joining_node(&self.hub_url(), &["--replace"]);
+        let ran = join.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        (!ran.status.success()).then_some(said)
     }
 
     /// Enrols the node anew; it must be started again.
@@ -297,6 +310,14 @@ impl Fleet {
         });
         println!("{ended}");
         ended
+    }
+
+    /// The same, whoever runs.
+    pub(crate) fn ended_of(&self, pipeline: u64) -> Value {
+        eventually("the pipeline ends", || {
+            let job = self.lab.jobs(pipeline).remove(0);
+            (!job["finished_ms"].is_null()).then_some(job)
+        })
     }
 
     /// Processes of jobs: their numbers, and the jobs' directories.

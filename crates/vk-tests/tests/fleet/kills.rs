@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::fleet::{Fleet, Party, test_root};
-use crate::program::{eventually, kill};
+use crate::program::{eventually, kill, run};
 use crate::settings::Settings;
 
 /// Ticks of the job that is killed in its middle, ten a second.
@@ -95,6 +95,38 @@ fn a_job_process_dies_in_mid_job(root: &Path, settings: &Settings, guest: &str) 
     assert!(!trace.contains("Job succeeded"), "{trace}");
     assert_ticks(&trace, false);
     assert_is(&trace, &output);
+    fleet.assert_nothing_is_left();
+}
+
+#[test]
+fn a_node_that_is_removed_in_mid_job_loses_the_job_and_may_join_again() {
+    let Some(root) = test_root("a node is removed") else {
+        return;
+    };
+    let mut fleet = Fleet::start(&root);
+    let (pipeline, job) = trigger(&fleet);
+    let node = fleet.enrolled("nodes").unwrap().remove(0);
+    run(&mut fleet.hub_command(&["nodes", "remove", &node]));
+    eventually("the node's daemon gives up", || {
+        fleet.has_ended(Party::Node).then_some(())
+    });
+    let ended = fleet.ended_of(pipeline);
+    let trace = fleet.trace(job);
+    assert_eq!(ended["failure_reason"], "runner_system_failure", "{trace}");
+    assert!(trace.contains("the job's node was lost"), "{trace}");
+    // Nobody stops it any more; it comes to its own end.
+    eventually("the job's processes end", || {
+        fleet.processes_of_jobs().is_empty().then_some(())
+    });
+    let refused = fleet.node_is_refused_to_join_again().unwrap();
+    assert!(refused.contains("gives them up"), "{refused}");
+    std::fs::remove_file(fleet.path("node/node/journal")).unwrap();
+    std::fs::remove_dir_all(fleet.path("node/node/jobs")).unwrap();
+    fleet.join_node_again();
+    fleet.restart(Party::Node);
+    let (pipeline, job) = fleet.trigger(&["echo here again"]);
+    let ended = fleet.ended(pipeline);
+    assert_eq!(ended["status"], "success", "{}", fleet.trace(job));
     fleet.assert_nothing_is_left();
 }
 
