@@ -233,15 +233,25 @@ impl Operator {
             token: runner.token.clone(),
             id: 0,
             output_limit: runner.output_limit,
+            needs_certificate: false,
             version: VERSION.to_owned(),
             revision: REVISION.to_owned(),
         };
         let client = client(config, runner, &self.system_id)?
             .with_leaf(self.leaf.clone())
             .with_observer(self.metrics.observer());
+        let bare = Runner {
+            tls_client: None,
+            ..runner.clone()
+        };
+        let bare = match runner.tls_client {
+            Some(_) => Some(Arc::new(self::client(config, &bare, &self.system_id)?)),
+            None => None,
+        };
         Ok(Prepared {
             config: runner.clone(),
             client: Arc::new(client),
+            bare,
             meter: Meter::new(Arc::clone(&self.metrics), runner.name.clone()),
             translation,
             tls_client,

@@ -7,18 +7,22 @@ use serde_json::{Value, json};
 use vk_gitlab::translate::{Runner, translate};
 use vk_hub_proto::job::*;
 
-fn translated(response: &Value) -> CiJob {
-    let runner = Runner {
+fn runner() -> Runner {
+    Runner {
         url: "https://gitlab.example.com".into(),
         ca_pem: None,
         token: "glrt-t1_abcdefghijkl".into(),
         id: 7,
         output_limit: 4_194_304,
+        needs_certificate: false,
         version: "0.1.0".into(),
         revision: "abcd1234".into(),
-    };
+    }
+}
+
+fn translated(response: &Value) -> CiJob {
     let response: JobResponse = serde_json::from_value(response.clone()).unwrap();
-    translate(&response, &runner).unwrap().job
+    translate(&response, &runner()).unwrap().job
 }
 
 /// SPEC-02
@@ -57,4 +61,21 @@ fn what_gitlab_says_of_its_queue_changes_no_job() {
     let said = json!({"name": "test", "time_in_queue_seconds": 77.5, "queue_size": 34,
         "queue_depth": 56, "project_jobs_running_on_instance_runners_count": "12"});
     assert_eq!(job(said), job(json!({"name": "test"})));
+}
+
+/// CFG-16
+#[test]
+fn a_gitlab_that_demands_certificates_of_nodes_gets_no_job_run() {
+    let response = json!({"id": 10, "token": "job-token", "steps": [{"name": "script"}]});
+    let response: JobResponse = serde_json::from_value(response).unwrap();
+    let demanding = Runner {
+        needs_certificate: true,
+        ..runner()
+    };
+    let refused = translate(&response, &demanding).unwrap_err();
+    assert_eq!(refused.class, FailureClass::Configuration);
+    assert!(
+        refused.lines[0]
+            .starts_with("ERROR: this GitLab takes nobody without a client certificate")
+    );
 }

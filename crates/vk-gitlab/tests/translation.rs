@@ -19,6 +19,7 @@ fn runner() -> Runner {
         token: "glrt-t1_abcdefghijkl".into(),
         id: 7,
         output_limit: 4_194_304,
+        needs_certificate: false,
         version: "0.1.0".into(),
         revision: "abcd1234".into(),
     }

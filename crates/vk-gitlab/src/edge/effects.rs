@@ -143,10 +143,13 @@ impl Effects<'_> {
             return;
         };
         let (client, events) = (Arc::clone(&runner.client), self.0.events.clone());
-        let seat = self.0.seat(index);
+        let (seat, bare) = (self.0.seat(index), runner.bare.clone());
         self.beside(async move {
             let (answer, verified) = gitlab::verified(client.verify().await);
-            if let Some(verified) = verified {
+            if let Some(mut verified) = verified {
+                if let Some(bare) = bare {
+                    verified.needs_certificate = gitlab::needs_certificate(&bare.verify().await);
+                }
                 let _ = events.send(Event::Verified(seat, verified));
             }
             Event::Acquire(seat, acquire::Input::VerifyAnswer(answer))

@@ -29,6 +29,8 @@ pub(super) struct Verified {
     pub(super) id: Option<u64>,
     /// When the token expires, as GitLab has it.
     pub(super) expires_at: Option<String>,
+    /// Whether it takes nobody without a certificate, where that is known (CFG-16).
+    pub(super) needs_certificate: Option<bool>,
 }
 
 /// When a token expires, and when that is looked at next.
@@ -65,6 +67,16 @@ impl Daemon {
         };
         if let Some(id) = verified.id {
             runner.translation.id = id;
+        }
+        if let Some(needs) = verified.needs_certificate {
+            if needs && !runner.translation.needs_certificate {
+                tracing::error!(
+                    runner = runner.config.name,
+                    "this GitLab takes nobody without a client certificate, and nodes have none: the \
+                     runner's jobs are failed until GitLab takes nodes without one"
+                );
+            }
+            runner.translation.needs_certificate = needs;
         }
         let date = verified.expires_at.as_deref();
         runner.expiry.at = date.and_then(seconds);

@@ -62,6 +62,7 @@ pub(super) fn verified(outcome: VerifyOutcome) -> (VerifyAnswer, Option<Verified
             let verified = Verified {
                 id: (verified.id > 0).then_some(verified.id),
                 expires_at: verified.token_expires_at,
+                needs_certificate: None,
             };
             (VerifyAnswer::Taken, Some(verified))
         }
@@ -69,6 +70,26 @@ pub(super) fn verified(outcome: VerifyOutcome) -> (VerifyAnswer, Option<Verified
         VerifyOutcome::Unavailable(outcome) => {
             let retry_after = outcome.headers.retry_after;
             (VerifyAnswer::Unavailable { retry_after }, None)
+        }
+    }
+}
+
+/// What a verify without a certificate says of a GitLab that took the same token with one; nothing
+/// where it did not answer at all.
+pub(super) fn needs_certificate(bare: &VerifyOutcome) -> Option<bool> {
+    match bare {
+        VerifyOutcome::Taken(_) => Some(false),
+        VerifyOutcome::Refused => Some(true),
+        VerifyOutcome::Unavailable(outcome) => {
+            let refused = match outcome.status {
+                // nginx's words for it are 400, 495 and 496.
+                Some(status) => matches!(status, 400 | 401 | 495 | 496),
+                // TLS's are alerts.
+                None => ["CertificateRequired", "HandshakeFailure", "BadCertificate"]
+                    .iter()
+                    .any(|alert| outcome.message.contains(alert)),
+            };
+            refused.then_some(true)
         }
     }
 }

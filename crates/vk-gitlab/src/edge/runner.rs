@@ -25,6 +25,8 @@ pub struct Prepared {
     pub config: config::Runner,
     /// Its client of GitLab.
     pub client: Arc<Client>,
+    /// The same without a certificate of its own, where it has one: as nodes are (CFG-16).
+    pub bare: Option<Arc<Client>>,
     /// What the translation of its jobs needs.
     pub translation: translate::Runner,
     /// The contents of its certificate and key, to see them change.
@@ -50,6 +52,7 @@ pub(super) struct RunnerEdge {
     pub(super) config: config::Runner,
     pub(super) acquire: Acquire,
     pub(super) client: Arc<Client>,
+    pub(super) bare: Option<Arc<Client>>,
     pub(super) translation: translate::Runner,
     tls_client: Vec<u8>,
     pub(super) meter: Meter,
@@ -105,6 +108,7 @@ impl RunnerEdge {
         let Prepared {
             config,
             client,
+            bare,
             translation,
             tls_client,
             meter,
@@ -116,6 +120,7 @@ impl RunnerEdge {
             config,
             acquire,
             client,
+            bare,
             translation,
             tls_client,
             meter,

@@ -30,6 +30,8 @@ pub struct Runner {
     pub id: u64,
     /// Where traces are cut (SPEC-53).
     pub output_limit: u64,
+    /// Whether this GitLab takes nobody without a client certificate, as nodes are (CFG-16).
+    pub needs_certificate: bool,
     /// The program's version.
     pub version: String,
     /// The program's revision.
@@ -61,6 +63,9 @@ pub struct Refused {
 /// (SPEC-56, SPEC-59, SPEC-70).
 pub fn translate(from: &JobResponse, runner: &Runner) -> Result<Translated, Refused> {
     check(from)?;
+    if runner.needs_certificate {
+        return Err(without_certificate());
+    }
     let mut warnings = Vec::new();
     let variables = job_variables(from, runner);
     let expander = Expander::new(&variables);
@@ -135,6 +140,17 @@ fn check(from: &JobResponse) -> Result<(), Refused> {
         Ok(())
     } else {
         Err(refuse(lines))
+    }
+}
+
+/// The certificate stays with the daemon, so no node could fetch sources or send artifacts (CFG-16).
+fn without_certificate() -> Refused {
+    let line = "ERROR: this GitLab takes nobody without a client certificate, and the node that would \
+                run the job has none: let GitLab take runners' nodes without one, as git, artifacts \
+                and caches need it";
+    Refused {
+        class: FailureClass::Configuration,
+        lines: vec![line.to_owned()],
     }
 }
 

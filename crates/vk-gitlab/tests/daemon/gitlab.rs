@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
 
 use crate::server::{Reply, Seen, Watched, serve};
 
@@ -76,10 +77,10 @@ pub(crate) fn job(id: u64) -> Value {
 }
 
 /// Starts one; its port.
-pub(crate) async fn start() -> (GitLab, u16) {
+pub(crate) async fn start(tls: Option<TlsAcceptor>) -> (GitLab, u16) {
     let gitlab = Watched::new(State::default());
     let inner = Arc::clone(&gitlab);
-    let port = serve(move |seen| answer(Arc::clone(&inner), seen)).await;
+    let port = serve(tls, move |seen| answer(Arc::clone(&inner), seen)).await;
     (gitlab, port)
 }
 

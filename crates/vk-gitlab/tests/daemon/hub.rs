@@ -88,7 +88,7 @@ pub(crate) async fn start() -> (Hub, u16) {
         ..State::default()
     });
     let inner = Arc::clone(&hub);
-    let port = serve(move |seen| answer(Arc::clone(&inner), seen)).await;
+    let port = serve(None, move |seen| answer(Arc::clone(&inner), seen)).await;
     (hub, port)
 }
 

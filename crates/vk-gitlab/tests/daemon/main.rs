@@ -10,6 +10,7 @@
 
 mod approval;
 mod asking;
+mod certificates;
 mod gitlab;
 mod hub;
 mod jobs;

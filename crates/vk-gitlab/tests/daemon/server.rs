@@ -12,8 +12,10 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 /// A request that came.
 #[derive(Clone, Debug)]
@@ -112,8 +114,11 @@ impl<T> Watched<T> {
     }
 }
 
-/// Serves on a port of its own; which one.
-pub(crate) async fn serve<F>(answer: impl Fn(Seen) -> F + Clone + Send + Sync + 'static) -> u16
+/// Serves on a port of its own, over TLS where that is given; which one.
+pub(crate) async fn serve<F>(
+    tls: Option<TlsAcceptor>,
+    answer: impl Fn(Seen) -> F + Clone + Send + Sync + 'static,
+) -> u16
 where
     F: Future<Output = Reply> + Send + 'static,
 {
@@ -122,14 +127,33 @@ where
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let answer = answer.clone();
-            let service = service_fn(move |request| respond(answer.clone(), request));
-            let serving = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(serving);
+            let (tls, answer) = (tls.clone(), answer.clone());
+            tokio::spawn(async move {
+                match tls {
+                    None => converse(stream, answer).await,
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            converse(stream, answer).await;
+                        }
+                    }
+                }
+            });
         }
     });
     port
+}
+
+async fn converse<S, F>(stream: S, answer: impl Fn(Seen) -> F + Clone)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Reply>,
+{
+    let service = service_fn(move |request| respond(answer.clone(), request));
+    let serving = hyper::server::conn::http1::Builder::new();
+    // How a client ends a connection is its own affair.
+    let _ = serving
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 async fn respond<F: Future<Output = Reply>>(

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use vk_gitlab::config::Config;
 use vk_gitlab::edge::{Daemon, Ended, Word};
 use vk_gitlab::operator::Operator;
@@ -27,7 +28,7 @@ pub(crate) struct World {
     pub(crate) gitlab: GitLab,
     pub(crate) hub: Hub,
     pub(crate) dir: tempfile::TempDir,
-    gitlab_port: u16,
+    gitlab_url: String,
     hub_url: HubUrl,
 }
 
@@ -42,7 +43,13 @@ pub(crate) struct Running {
 
 impl World {
     pub(crate) async fn new() -> World {
-        let (gitlab, gitlab_port) = gitlab::start().await;
+        World::with(None).await
+    }
+
+    /// One whose GitLab speaks TLS so.
+    pub(crate) async fn with(tls: Option<TlsAcceptor>) -> World {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (gitlab, gitlab_port) = gitlab::start(tls).await;
         let (hub, hub_port) = hub::start().await;
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -50,7 +57,7 @@ impl World {
             gitlab,
             hub,
             dir,
-            gitlab_port,
+            gitlab_url: format!("{scheme}://127.0.0.1:{gitlab_port}"),
             hub_url: format!("http://127.0.0.1:{hub_port}").parse().unwrap(),
         };
         world.token("ci", "glrt-t1_abcdefghijkl");
@@ -58,7 +65,7 @@ impl World {
         world
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -77,8 +84,8 @@ impl World {
     /// Writes a configuration: what stands above, and runners by name.
     pub(crate) fn configure(&self, top: &str, runners: &[&str]) {
         let mut text = format!(
-            "state_dir = 'state'\ncheck_interval = 1\n{top}\n[gitlab]\nurl = 'http://127.0.0.1:{}'\n",
-            self.gitlab_port
+            "state_dir = 'state'\ncheck_interval = 1\n{top}\n[gitlab]\nurl = '{}'\n",
+            self.gitlab_url
         );
         for runner in runners {
             text += &format!("[[runners]]\nname = '{runner}'\ntoken_file = '{runner}.token'\n");
