@@ -40,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) place: Place,
     pub(crate) settings: Settings,
+    /// Feature flags that are not as they are by default, as the trace's begin lists them.
+    pub(crate) flags: String,
     pub(crate) output: Output,
     pub(crate) state: StateSender,
     /// Files of the job that go with it.
@@ -125,6 +127,19 @@ impl Job {
                 .warnings
                 .push("FF_TIMESTAMPS: could not parse feature flag, expected bool".to_owned()),
         }
+        let flags = [
+            ("FF_SCRIPT_SECTIONS", settings.script_sections, false),
+            ("FF_TIMESTAMPS", trace.timestamps, true),
+            (
+                "FF_USE_EXPONENTIAL_BACKOFF_STAGE_RETRY",
+                plan.exponential_backoff,
+                true,
+            ),
+        ];
+        let changed = flags.iter().filter(|(_, is, default)| is != default);
+        let changed: Vec<_> = changed
+            .map(|(name, is, _)| format!("{name}:{is}"))
+            .collect();
         let secrets = secrets(spec, &variables);
         let path = context.dirs.job.join("output");
         let output = Output::open(&path, &trace, secrets, state.clone())?;
@@ -144,6 +159,7 @@ impl Job {
             plan,
             place,
             settings,
+            flags: changed.join(", "),
             output,
             state,
             work,

@@ -316,6 +316,10 @@ impl Driver {
             .unwrap_or_default();
         let line = format!("  on {} {short}", node.host);
         job.output.line(TraceLine::Plain(line.trim_end()));
+        if !job.flags.is_empty() {
+            let line = format!("  feature flags: {}", job.flags);
+            job.output.line(TraceLine::Plain(&line));
+        }
     }
 
     fn now(&self) -> Now {

@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) checkout: bool,
     /// `CI_DEBUG_TRACE`.
     pub(crate) debug_trace: bool,
+    /// `FF_SCRIPT_SECTIONS`.
+    pub(crate) script_sections: bool,
     /// What the job asks of git that this node cannot do.
     pub(crate) unsupported: Option<String>,
     /// What was not understood.
@@ -78,6 +80,7 @@ impl Settings {
         };
         let checkout = flag("GIT_CHECKOUT", true) && strategy.has_sources();
         let debug_trace = flag("CI_DEBUG_TRACE", false);
+        let script_sections = flag("FF_SCRIPT_SECTIONS", false);
         let submodules = given("GIT_SUBMODULE_STRATEGY");
         let unsupported = match submodules.as_deref() {
             _ if !strategy.has_sources() => None,
@@ -93,6 +96,7 @@ impl Settings {
             strategy,
             checkout,
             debug_trace,
+            script_sections,
             unsupported,
             warnings,
         }

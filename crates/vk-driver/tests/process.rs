@@ -181,6 +181,29 @@ async fn artifacts_go_out_and_come_into_a_later_job() {
     );
 }
 
+/// As gitlab-runner 19.4.0 lists and heeds them.
+#[tokio::test]
+async fn feature_flags_are_listed_and_heeded() {
+    let Some(node) = Node::new("process") else {
+        return;
+    };
+    let mut job = spec(&["echo one\necho two"]);
+    for (flag, value) in [
+        ("FF_SCRIPT_SECTIONS", "1"),
+        ("FF_USE_EXPONENTIAL_BACKOFF_STAGE_RETRY", "false"),
+    ] {
+        add(&mut job, "variables", variable(flag, value));
+    }
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    let listed = "\x1b[0K  feature flags: FF_SCRIPT_SECTIONS:true, \
+                  FF_USE_EXPONENTIAL_BACKOFF_STAGE_RETRY:false\x1b[0;m";
+    assert!(ran.has(listed), "{}", ran.output);
+    let section = ":section_script_step_0[hide_duration=true,collapsed=true]\r\x1b[0K\
+                   \x1b[32;1m$ echo one\n";
+    assert!(ran.output.contains(section), "{}", ran.output);
+}
+
 /// ART-12, ART-24
 #[tokio::test]
 async fn artifacts_that_do_not_arrive_fail_the_job() {

@@ -130,23 +130,36 @@ pub(crate) fn is_name(name: &str) -> bool {
     starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// A step's commands, each after a line that shows it.
-pub(crate) fn commands(shell: Shell, lines: &[String]) -> Vec<u8> {
+/// A step's commands, each after a line that shows it. With `sections`, what their names begin with,
+/// a command of several lines is shown whole in a section that is folded up (`FF_SCRIPT_SECTIONS`).
+pub(crate) fn commands(shell: Shell, lines: &[String], sections: Option<&str>) -> Vec<u8> {
     let mut body = Vec::new();
-    for command in lines {
+    for (place, command) in lines.iter().enumerate() {
         let command = command.trim();
-        let echo = match command.split_once('\n') {
+        let echo = match (command.split_once('\n'), sections) {
             _ if command.is_empty() => b"echo".to_vec(),
-            Some((first, _)) => {
+            (Some(_), Some(prefix)) => section(shell, &format!("{prefix}_{place}"), command),
+            (Some((first, _)), None) => {
                 let shown = format!("$ {first} # collapsed multi-line command");
                 shell.echo(paint(GREEN, &shown).as_bytes())
             }
-            None => shell.echo(paint(GREEN, &format!("$ {command}")).as_bytes()),
+            (None, _) => shell.echo(paint(GREEN, &format!("$ {command}")).as_bytes()),
         };
         line(&mut body, &[&echo]);
         line(&mut body, &[command.as_bytes()]);
     }
     body
+}
+
+/// Shows a command in a section of its own, which ends before the command runs.
+fn section(shell: Shell, name: &str, command: &str) -> Vec<u8> {
+    let shown = shell.word(paint(GREEN, &format!("$ {command}")).as_bytes());
+    let start = format!(
+        "printf 'section_start:%s:section_{name}[hide_duration=true,collapsed=true]\\r\\033[0K%s\\n' \
+         \"$(date +%s)\" "
+    );
+    let end = format!("\nprintf 'section_end:%s:section_{name}\\r\\033[0K\\n' \"$(date +%s)\"");
+    [start.as_bytes(), &shown, end.as_bytes()].concat()
 }
 
 /// A whole script.

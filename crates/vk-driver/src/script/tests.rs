@@ -45,7 +45,7 @@ fn script(shell: Shell, dir: &Path, variables: Vec<(&str, &str, bool)>, lines: &
     };
     let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
     let mut body = prologue.text_in_project(shell);
-    body.extend(commands(shell, &lines));
+    body.extend(commands(shell, &lines, None));
     Wrapped {
         shell,
         xtrace: false,
@@ -56,6 +56,34 @@ fn script(shell: Shell, dir: &Path, variables: Vec<(&str, &str, bool)>, lines: &
 
 fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// STAGE-13: what gitlab-runner 19.4.0 printed with `FF_SCRIPT_SECTIONS`, but for the times.
+#[test]
+fn a_command_of_several_lines_is_shown_whole_in_a_section_where_that_is_wanted() {
+    let lines = [
+        "echo one".to_owned(),
+        "if true; then\n  printf '%s\\n' several\nfi".to_owned(),
+    ];
+    for shell in [Shell::Bash, Shell::Sh] {
+        let text = Wrapped {
+            shell,
+            xtrace: false,
+            body: commands(shell, &lines, Some("script_step")),
+        }
+        .text();
+        let printed = printed(&run(shell, &text));
+        let timeless: Vec<_> = printed
+            .split(|c: char| c.is_ascii_digit())
+            .filter(|part| !part.is_empty())
+            .collect();
+        let recorded = "\x1b[;m$ echo one\x1b[;m\none\n\
+            section_start::section_script_step_[hide_duration=true,collapsed=true]\r\x1b[K\
+            \x1b[;m$ if true; then\n  printf '%s\\n' several\nfi\x1b[;m\n\
+            section_end::section_script_step_\r\x1b[K\nseveral\n";
+        assert_eq!(timeless.concat(), recorded, "{shell:?}");
+        assert!(printed.contains(":section_script_step_1[hide"), "{printed}");
+    }
 }
 
 /// STAGE-13: the recorded script of gitlab-runner, to the byte.
@@ -75,7 +103,7 @@ fn a_bash_script_is_the_recorded_one() {
         "if true; then\n\techo yes\nfi\n".to_owned(),
     ];
     let mut body = prologue.text_in_project(Shell::Bash);
-    body.extend(commands(Shell::Bash, &lines));
+    body.extend(commands(Shell::Bash, &lines, None));
     let golden = "export FOO=$'a b'\nexport BAR=x\nmkdir -p \"/builds/g/p.tmp\"\n\
         printf '%s' $'s3cret\\n' > \"/builds/g/p.tmp/KEY\"\nexport KEY=\"/builds/g/p.tmp/KEY\"\n\
         export GITLAB_ENV=/builds/g/p.tmp/gitlab_runner_env\nmkdir -p \"/builds/g/p.tmp\"\n\

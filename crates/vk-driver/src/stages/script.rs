@@ -31,7 +31,8 @@ pub(super) async fn step(job: &Job, n: u32, stop: StopWatch) -> Result<(), Stage
         "release" => step.script.iter().map(|line| job.expand(line)).collect(),
         _ => step.script.clone(),
     };
-    run(job, stop, |shell| commands(shell, &lines)).await
+    let sections = sections(job, "script_step");
+    run(job, stop, |shell| commands(shell, &lines, sections)).await
 }
 
 pub(super) async fn after(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
@@ -41,9 +42,10 @@ pub(super) async fn after(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
         .iter()
         .find(|step| step.name == "after_script");
     let lines = step.map(|step| step.script.clone()).unwrap_or_default();
+    let sections = sections(job, "after_script_step");
     run(job, stop, |shell| {
         let mut body = Wrapped::say(shell, "Running after script...");
-        body.extend(commands(shell, &lines));
+        body.extend(commands(shell, &lines, sections));
         body
     })
     .await
@@ -54,10 +56,21 @@ pub(super) async fn hook(job: &Job, name: HookName, stop: StopWatch) -> Result<(
     let hook = job.spec().hooks.iter().find(|hook| hook.name == name);
     match hook {
         Some(hook) if job.settings.strategy.has_sources() => {
-            run(job, stop, |shell| commands(shell, &hook.script)).await
+            let prefix = match name {
+                HookName::PreGetSourcesScript => "pre_clone_script",
+                HookName::PostGetSourcesScript => "post_clone_script",
+            };
+            let sections = sections(job, prefix);
+            run(job, stop, |shell| commands(shell, &hook.script, sections)).await
         }
         _ => Ok(()),
     }
+}
+
+/// What the names of commands' sections begin with, where the job wants them and GitLab shows them.
+fn sections<'a>(job: &Job, prefix: &'a str) -> Option<&'a str> {
+    let wanted = job.settings.script_sections && job.spec().trace.sections;
+    wanted.then_some(prefix)
 }
 
 /// Runs a script to its end; a code that is not 0 is an error of that code.
