@@ -259,7 +259,10 @@ impl World {
             return;
         }
         if job.forced {
-            self.check_prefix(number, &job.trace);
+            // The closing lines may have been there, and the final state not yet.
+            let suffix = self.suffixes.get(&number).cloned().unwrap_or_default();
+            let head = job.trace.strip_suffix(suffix.as_slice());
+            self.check_prefix(number, head.unwrap_or(&job.trace));
             return;
         }
         if job.finals != 1 {
