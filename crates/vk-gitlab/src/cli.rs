@@ -36,7 +36,8 @@ Examples:
   vk-gitlab verify                 does GitLab take each runner's token?
   vk-gitlab run                    until SIGTERM, which drains; a second one ends it at once
 
-Jobs that run are never touched by a restart: they go on where they were.
+Jobs that run are never touched by a restart: they go on where they were. SIGHUP reads the
+configuration again; a changed token file is noticed without it.
 Exit status: 0 done, 1 failed or refused, 2 the arguments make no sense.";
 
 /// What to do.

@@ -18,6 +18,8 @@ pub(crate) struct State {
     pub(crate) verify: VecDeque<Reply>,
     /// Answers to job requests before the queue is looked at.
     pub(crate) requests: VecDeque<Reply>,
+    /// Tokens whose job requests are refused.
+    pub(crate) refused: Vec<String>,
     /// What each job was told to be, in order.
     pub(crate) states: BTreeMap<u64, Vec<Value>>,
     pub(crate) traces: BTreeMap<u64, Vec<u8>>,
@@ -36,6 +38,11 @@ impl State {
     /// How often this was asked for.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.seen.iter().filter(|seen| seen.what() == what).count()
+    }
+
+    fn refuses(&self, seen: &Seen) -> bool {
+        let token = seen.json()["token"].clone();
+        self.refused.iter().any(|refused| token == *refused)
     }
 
     pub(crate) fn verifies(&self) -> usize {
@@ -92,6 +99,7 @@ async fn answer(gitlab: GitLab, seen: Seen) -> Reply {
             1 => state.verify[0].clone(),
             _ => state.verify.pop_front().unwrap(),
         }),
+        REQUEST if gitlab.look(|state| state.refuses(&seen)) => Reply::status(403),
         REQUEST => request(&gitlab).await,
         _ => of_job(&gitlab, &seen),
     }

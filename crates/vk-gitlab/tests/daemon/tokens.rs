@@ -130,3 +130,32 @@ async fn a_number_that_nobody_says_is_0_with_a_warning() {
         1
     );
 }
+
+/// GL-06, GL-62
+#[tokio::test]
+async fn a_refused_token_stops_its_runner_alone() {
+    let (log, _guard) = Log::start();
+    let world = World::new().await;
+    world.token("bad", "glrt-t1_mnopqrstuvwx");
+    world.configure("concurrent = 3", &["bad", "ci"]);
+    let refused = "glrt-t1_mnopqrstuvwx".to_owned();
+    world
+        .gitlab
+        .change(|state| state.refused.push(refused.clone()));
+    let daemon = world.start();
+    for job in 1..=3 {
+        world.queue(job);
+        world.running(1).await;
+        world.hub.change(|state| state.finish_all(""));
+        world.over(job).await;
+    }
+    world.gitlab.look(|state| {
+        let requests = state.seen.iter().filter(|seen| seen.what() == REQUEST);
+        let of_it = requests.filter(|seen| seen.json()["token"] == refused);
+        assert_eq!(of_it.count(), 1, "it was told once and asks no more");
+    });
+    assert_eq!(log.lines(&["WARN", "runner=\"bad\""]).len(), 1);
+    daemon.stop().await;
+    world.gitlab.change(|state| state.no_job += 1);
+    daemon.ended().await;
+}
