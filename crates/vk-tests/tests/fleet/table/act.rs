@@ -94,7 +94,7 @@ impl Tale<'_> {
     /// Waits, for a while, until something is so.
     pub(super) fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
         let begun = std::time::Instant::now();
-        while !is_so(self) && begun.elapsed() < std::time::Duration::from_secs(10) {
+        while !is_so(self) && begun.elapsed() < std::time::Duration::from_secs(30) {
             self.look();
             std::thread::sleep(std::time::Duration::from_millis(10));
         }

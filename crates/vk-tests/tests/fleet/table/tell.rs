@@ -14,9 +14,9 @@ use super::story::Story;
 use crate::fleet::{Fleet, Party};
 
 /// How long a story may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How long after its end a party may still come to its point.
-const AFTERWARDS: Duration = Duration::from_secs(8);
+const AFTERWARDS: Duration = Duration::from_secs(15);
 const TICK: Duration = Duration::from_millis(10);
 
 /// What came of it.
