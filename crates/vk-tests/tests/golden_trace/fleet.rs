@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{Program, eventually, run, run_with};
+use crate::program::{Program, eventually, kill, processes_of, run, run_with};
 use crate::recorded::PROJECT;
 
 /// A fleet that runs.
@@ -155,6 +155,10 @@ impl Drop for Fleet {
                 let text = fs::read_to_string(self.directory.path().join(name));
                 println!("{name}:\n{}", text.unwrap_or_default());
             }
+        }
+        // Jobs outlive a node's daemon; what is left of them where the test failed goes with it.
+        for (pid, _) in processes_of(self.directory.path()) {
+            kill(pid);
         }
     }
 }
