@@ -95,10 +95,10 @@ pub(super) struct FleetArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     cpus: Option<u32>,
     /// Memory of a VM.
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = run::memory)]
     memory: String,
     /// Disk of a job; it takes what is written to it.
-    #[arg(long, value_name = "SIZE", default_value = "4G")]
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = run::disk)]
     disk: String,
 }
 

@@ -36,7 +36,7 @@ fn folder(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> Result<(
         let why = format!("it is deeper than {MAX_DEPTH} folders");
         return Err(too_large(from, &why));
     }
-    for entry in fs::read_dir(from).map_err(file("list", from))? {
+    for entry in fs::read_dir(from).map_err(|error| not_read(from, error))? {
         let entry = entry.map_err(file("list", from))?;
         let name = entry.file_name();
         if LEFT_OUT.iter().any(|left_out| name == *left_out) {
@@ -57,7 +57,7 @@ fn folder(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> Result<(
         } else if kind.is_symlink() {
             link(&source, &target).map_err(file("copy the link", &source))?;
         } else if kind.is_file() {
-            copied.bytes += fs::copy(&source, &target).map_err(file("copy", &source))?;
+            copied.bytes += fs::copy(&source, &target).map_err(|error| not_read(&source, error))?;
             if copied.bytes > MAX_BYTES {
                 return Err(too_large(&source, "more than 16 GiB"));
             }
@@ -70,6 +70,17 @@ fn folder(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> Result<(
 
 fn link(from: &PathBuf, to: &PathBuf) -> io::Result<()> {
     std::os::unix::fs::symlink(fs::read_link(from)?, to)
+}
+
+/// What of the project is closed to the user is the project's fault; anything else is the host's.
+fn not_read(path: &Path, error: io::Error) -> RunError {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return file("copy", path)(error);
+    }
+    RunError::Project {
+        path: path.to_owned(),
+        why: format!("{error}; make it readable, or make a repository of what the pipeline needs"),
+    }
 }
 
 fn too_large(path: &Path, why: &str) -> RunError {

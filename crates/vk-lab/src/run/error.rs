@@ -96,7 +96,7 @@ pub enum RunError {
         said: String,
     },
     /// The keeper.
-    #[error("the process that keeps the others in sight cannot be used: {0}; nothing was run")]
+    #[error("the process that keeps the others in sight cannot be used: {0}")]
     Keeper(String),
     /// The system.
     #[error("cannot start: {0}")]

@@ -22,6 +22,8 @@ const MAX_NAME: usize = 80;
 #[derive(Debug)]
 pub(super) struct Leavings {
     dir: PathBuf,
+    /// Held as long as this run writes into it.
+    _lock: fs::File,
 }
 
 /// One artifact on its way out.
@@ -53,10 +55,11 @@ impl Leavings {
                 });
             }
             Ok(_) => {}
-            Err(_) => fs::create_dir_all(dir).map_err(file("create", dir))?,
+            Err(_) => fs::create_dir_all(dir).map_err(|error| unusable(dir, &error))?,
         }
+        let lock = lock(dir)?;
         let dir = dir.canonicalize().map_err(file("find", dir))?;
-        let leavings = Self { dir };
+        let leavings = Self { dir, _lock: lock };
         // Before anything else: what comes later is never a change of somebody's repository.
         leavings.put(Path::new(".gitignore"), b"*\n")?;
         for name in ["jobs", "logs"] {
@@ -121,6 +124,37 @@ impl Leavings {
         let path = self.dir.join(&to);
         fs::copy(&artifact.path, &path).map_err(file("write", &path))?;
         Ok(Some(to.display().to_string()))
+    }
+}
+
+fn unusable(dir: &Path, error: &std::io::Error) -> RunError {
+    RunError::Option {
+        option: "--out",
+        why: format!(
+            "cannot write in {}: {error}; name a directory that can be written",
+            dir.display()
+        ),
+    }
+}
+
+/// Two runs that write into one directory would mix what they leave.
+fn lock(dir: &Path) -> Result<fs::File, RunError> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    // A link in its place would name a file of somebody's.
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    let opened = options.open(dir.join(".lock"));
+    let opened = opened.map_err(|error| unusable(dir, &error))?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
+        Err(fs::TryLockError::WouldBlock) => Err(RunError::Option {
+            option: "--out",
+            why: format!(
+                "another run writes into {}; wait for its end, or name another directory",
+                dir.display()
+            ),
+        }),
+        Err(fs::TryLockError::Error(error)) => Err(unusable(dir, &error)),
     }
 }
 
@@ -279,6 +313,19 @@ mod tests {
         assert_eq!(leavings.path(), out.canonicalize().unwrap());
         std::os::unix::fs::symlink(&out, dir.path().join("link")).unwrap();
         assert!(Leavings::open(&dir.path().join("link")).is_err());
+    }
+
+    #[test]
+    fn a_second_run_does_not_write_into_the_directory_of_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let first = Leavings::open(&out).unwrap();
+        fs::create_dir(out.join("logs")).unwrap();
+        let second = Leavings::open(&out).unwrap_err();
+        assert!(second.is_of_input() && second.to_string().contains("another run"));
+        assert!(out.join("logs").exists());
+        drop(first);
+        Leavings::open(&out).unwrap();
     }
 
     #[test]

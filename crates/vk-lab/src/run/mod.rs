@@ -29,8 +29,8 @@ use std::time::Duration;
 use serde_json::json;
 
 pub use error::RunError;
-pub(crate) use options::import;
 pub use options::{FleetOptions, Options};
+pub(crate) use options::{disk, import, memory};
 
 use crate::gitlab::ledger::Broken;
 use follow::{Followed, Signals};

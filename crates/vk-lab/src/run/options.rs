@@ -104,6 +104,59 @@ pub(crate) fn import(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
+/// Whether the archives of images are there: told before anything is started.
+pub(super) fn archives(import: &[(String, PathBuf)]) -> Result<(), RunError> {
+    for (name, path) in import {
+        let why = match std::fs::metadata(path) {
+            Ok(meta) if meta.is_file() => match std::fs::File::open(path) {
+                Ok(_) => continue,
+                Err(error) => error.to_string(),
+            },
+            Ok(_) => "it is no file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let path = path.display();
+        return Err(RunError::Option {
+            option: "--import",
+            why: format!("{path} for {name}: {why}; name the image's archive"),
+        });
+    }
+    Ok(())
+}
+
+/// Least memory that a node gives a VM, and least disk that one has.
+const LEAST: [u64; 2] = [128 << 20, 16 << 20];
+
+/// A VM's memory.
+pub(crate) fn memory(text: &str) -> Result<String, String> {
+    size(text, LEAST[0])
+}
+
+/// A job's disk.
+pub(crate) fn disk(text: &str) -> Result<String, String> {
+    size(text, LEAST[1])
+}
+
+/// A size that node and daemon read alike: a number and K, M, G or T.
+fn size(text: &str, least: u64) -> Result<String, String> {
+    let wrong = || "it is a whole number with K, M, G or T, such as 2G".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..).unwrap_or_default() {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+    if bytes < least {
+        return Err(format!("it is less than {}M; ask for more", least >> 20));
+    }
+    Ok(text.to_owned())
+}
+
 /// Where the private directory of a run is made: `TMPDIR`, else a place that is on disk.
 pub(super) fn private_parent() -> PathBuf {
     let given = std::env::var_os("TMPDIR").map(PathBuf::from);
@@ -123,5 +176,25 @@ mod tests {
         for text in ["debian", "=x", "x="] {
             assert!(import(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn sizes_are_what_node_and_daemon_take() {
+        for text in ["128M", "1G", "134217728", "2t"] {
+            assert_eq!(memory(text).as_deref(), Ok(text));
+        }
+        for text in ["lots", "", "1.5G", "0", "127M", "1GiB", "99999999T", "-1G"] {
+            assert!(memory(text).is_err(), "{text}");
+        }
+        assert!(disk("16M").is_ok() && disk("15M").is_err());
+    }
+
+    #[test]
+    fn an_archive_that_is_not_there_is_the_command_lines_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("gone.tar");
+        let error = archives(&[("a".into(), gone)]).unwrap_err();
+        assert!(error.is_of_input() && error.to_string().contains("gone.tar"));
+        assert!(archives(&[("a".into(), dir.path().to_owned())]).is_err());
     }
 }

@@ -7,7 +7,7 @@ use vk_ci_config::{Config, Context};
 
 use super::error::RunError;
 use super::fleet::Fleet;
-use super::options::{FleetOptions, Options};
+use super::options::{FleetOptions, Options, archives};
 use super::plan;
 use super::source::{CONFIG, Source};
 use crate::gitlab::ledger::Broken;
@@ -51,6 +51,7 @@ impl Session {
     /// Reads the project, opens the GitLab side and decides the pipeline; the jobs' names. No
     /// program is started by this.
     pub(super) async fn prepare(&mut self, options: &Options) -> Result<Vec<String>, RunError> {
+        archives(&options.fleet.import)?;
         let dir = self.fleet.dir().to_owned();
         let git = Git::new(&dir).map_err(super::error::file("write git's settings in", &dir))?;
         let source = Source::open(&git, &options.dir, &dir).await?;

@@ -1,6 +1,7 @@
 //! The project: a repository's `HEAD`, or a directory as it stands.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::copy;
@@ -36,7 +37,7 @@ pub(super) struct Source {
 impl Source {
     /// Looks at a directory; what has to be made is made in `scratch`.
     pub(super) async fn open(git: &Git, dir: &Path, scratch: &Path) -> Result<Self, RunError> {
-        let root = dir.canonicalize().map_err(file("find", dir))?;
+        let root = find(dir)?;
         if !root.is_dir() {
             return Err(project(&root, "it is no directory; name the project's"));
         }
@@ -49,14 +50,34 @@ impl Source {
 
     /// Only what stands in the configuration's file.
     pub(super) async fn text(git: &Git, dir: &Path) -> Result<String, RunError> {
-        let root = dir.canonicalize().map_err(file("find", dir))?;
+        let root = find(dir)?;
         if is_root(git, &root).await {
             let config = committed(git, &root, "HEAD").await?;
             return text(&root, config);
         }
         let path = root.join(CONFIG);
-        text(&root, fs::read(&path).map_err(file("read", &path))?)
+        text(&root, read(&path)?)
     }
+}
+
+/// The directory's real path.
+fn find(dir: &Path) -> Result<PathBuf, RunError> {
+    dir.canonicalize()
+        .map_err(|error| project(dir, format!("{error}; name the project's directory")))
+}
+
+/// The configuration's file, which is no pipe or device and no larger than its reader takes.
+fn read(path: &Path) -> Result<Vec<u8>, RunError> {
+    let unreadable = |error: io::Error| project(path, format!("cannot be read: {error}"));
+    // A device has no end, and nobody may ever write to a pipe.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(project(path, "it is no file; put the configuration there"));
+    }
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(path).map_err(unreadable)?;
+    let read = opened.take(MAX_CONFIG).read_to_end(&mut bytes);
+    read.map_err(unreadable)?;
+    Ok(bytes)
 }
 
 fn project(path: &Path, why: impl Into<String>) -> RunError {
@@ -142,14 +163,9 @@ async fn detached(
 
 /// One line about what is not committed; nothing where all is.
 async fn changes(git: &Git, root: &Path) -> Option<String> {
-    let arguments = [
-        "status",
-        "--porcelain",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=all",
-    ];
-    let list = git.bytes(root, &arguments, MAX_CHANGES).await.ok()?;
+    let Ok(list) = git.changes(root, MAX_CHANGES).await else {
+        return Some("HEAD is run; whether something is not committed cannot be told".into());
+    };
     let entries: Vec<String> = list
         .split(|byte| *byte == 0)
         .filter(|entry| !entry.is_empty())
@@ -176,12 +192,13 @@ async fn plain(git: &Git, root: PathBuf, scratch: &Path) -> Result<Source, RunEr
         let why = format!("there is no {CONFIG} in it; name the project's directory");
         return Err(project(&root, why));
     }
+    // Before anything is copied, and through a link as it leads from where it stands.
+    let bytes = read(&config)?;
     let tree = scratch.join("source");
     fs::create_dir(&tree).map_err(file("create", &tree))?;
     let (from, to) = (root.clone(), tree.clone());
     let copied = tokio::task::spawn_blocking(move || copy::tree(&from, &to)).await;
     let copied = copied.map_err(|error| RunError::System(std::io::Error::other(error)))??;
-    let bytes = fs::read(tree.join(CONFIG)).map_err(file("read", &config))?;
     git.run(&tree, &["init", "--quiet", "--initial-branch=main"])
         .await?;
     git.run(&tree, &["add", "--all", "--force", "."]).await?;

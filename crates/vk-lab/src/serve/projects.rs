@@ -1,6 +1,7 @@
 //! Projects' repositories: a bare copy of each in the private directory, so that nothing is ever
 //! written into the one that was given.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -11,6 +12,9 @@ use crate::gitlab::Commit;
 
 /// Most bytes kept of what git says.
 const MAX_SAID: u64 = 256 << 10;
+
+/// Most filters a repository may name.
+const MAX_FILTERS: usize = 256;
 
 /// Nothing that a repository's own configuration names is run.
 const QUIET: [&str; 4] = [
@@ -76,6 +80,8 @@ impl Git {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", &self.config)
             .env("GIT_TERMINAL_PROMPT", "0")
+            // What a partial clone misses is fetched by a command that its configuration names.
+            .env("GIT_NO_LAZY_FETCH", "1")
             .current_dir(repository)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -101,38 +107,48 @@ impl Git {
         arguments: &[&str],
         most: u64,
     ) -> Result<Vec<u8>, GitError> {
-        let mut child = self
-            .command(repository)
-            .args(QUIET)
-            .args(arguments)
-            .spawn()
-            .map_err(GitError::Start)?;
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let read_out = async {
-            if let Some(stdout) = stdout {
-                let _ = stdout.take(most).read_to_end(&mut out).await;
-            }
-        };
-        let read_err = async {
-            if let Some(stderr) = stderr {
-                let _ = stderr.take(MAX_SAID).read_to_end(&mut err).await;
-            }
-        };
-        tokio::join!(read_out, read_err);
-        let status = child.wait().await.map_err(GitError::Start)?;
-        if status.success() {
-            return Ok(out);
-        }
-        let what = arguments.join(" ");
-        let said = String::from_utf8_lossy(&err).trim().to_owned();
-        Err(GitError::Failed {
-            what,
-            at: repository.to_owned(),
-            said,
-        })
+        let command = self.command(repository);
+        output(command, repository, arguments, most).await
     }
 
+    /// What is not committed, as `git status --porcelain -z` has it. No filter of the repository's
+    /// is run, so that a file kept through one (LFS) may be named though it did not change.
+    pub(crate) async fn changes(&self, repository: &Path, most: u64) -> Result<Vec<u8>, GitError> {
+        let arguments = ["config", "--list", "-z", "--name-only"];
+        let names = self.bytes(repository, &arguments, MAX_SAID).await?;
+        let drivers = filters(&names);
+        if names.len() as u64 >= MAX_SAID || drivers.len() > MAX_FILTERS {
+            return Err(GitError::Failed {
+                what: "config --list".into(),
+                at: repository.to_owned(),
+                said: "the configuration is too large".into(),
+            });
+        }
+        let mut command = self.command(repository);
+        let settings = drivers.iter().flat_map(|driver| {
+            let of = move |key: &str| format!("filter.{driver}.{key}");
+            [
+                (of("clean"), ""),
+                (of("process"), ""),
+                (of("required"), "false"),
+            ]
+        });
+        let mut count = 0;
+        for (key, value) in settings {
+            command.env(format!("GIT_CONFIG_KEY_{count}"), key);
+            command.env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        command.env("GIT_CONFIG_COUNT", count.to_string());
+        let arguments = [
+            "status",
+            "--porcelain",
+            "-z",
+            "--no-renames",
+            "--ignore-submodules=all",
+        ];
+        output(command, repository, &arguments, most).await
+    }
     /// Makes the bare copy of `source` at `bare`.
     pub(crate) async fn copy(&self, source: &Path, bare: &Path) -> Result<(), GitError> {
         let source = source.to_string_lossy();
@@ -234,5 +250,96 @@ impl Git {
             at: bare.to_owned(),
             name: name.to_owned(),
         })
+    }
+}
+
+/// Runs a command of git's with its arguments; what it printed, of which there may be `most` bytes.
+async fn output(
+    mut command: Command,
+    repository: &Path,
+    arguments: &[&str],
+    most: u64,
+) -> Result<Vec<u8>, GitError> {
+    let child = command.args(QUIET).args(arguments).spawn();
+    let mut child = child.map_err(GitError::Start)?;
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read_out = async {
+        if let Some(stdout) = stdout {
+            let _ = stdout.take(most).read_to_end(&mut out).await;
+        }
+    };
+    let read_err = async {
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(MAX_SAID).read_to_end(&mut err).await;
+        }
+    };
+    tokio::join!(read_out, read_err);
+    let status = child.wait().await.map_err(GitError::Start)?;
+    if status.success() {
+        return Ok(out);
+    }
+    let what = arguments.join(" ");
+    let said = String::from_utf8_lossy(&err).trim().to_owned();
+    Err(GitError::Failed {
+        what,
+        at: repository.to_owned(),
+        said,
+    })
+}
+
+/// The filter drivers among names of settings, each ended by a zero byte.
+fn filters(names: &[u8]) -> BTreeSet<String> {
+    let names = names.split(|byte| *byte == 0);
+    let names = names.filter_map(|name| std::str::from_utf8(name).ok());
+    let drivers = names.filter_map(|name| {
+        let (driver, _key) = name.strip_prefix("filter.")?.rsplit_once('.')?;
+        Some(driver.to_owned())
+    });
+    drivers.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_found_among_settings() {
+        let names = b"core.bare\0filter.a.b.clean\0filter.x=y.process\0filter.a.b.required\0";
+        let found: Vec<String> = filters(names).into_iter().collect();
+        assert_eq!(found, ["a.b", "x=y"]);
+    }
+
+    /// A repository may be another user's: nothing that it names is run.
+    #[tokio::test]
+    async fn looking_at_changes_runs_no_command_of_the_repositorys() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, ran) = (dir.path().join("repository"), dir.path().join("ran"));
+        std::fs::create_dir(&root).unwrap();
+        let git = Git::new(dir.path()).unwrap();
+        git.run(&root, &["init", "--quiet"]).await.unwrap();
+        std::fs::write(root.join(".gitattributes"), "* filter=a=b\n").unwrap();
+        std::fs::write(root.join("file"), "one").unwrap();
+        let touch = format!("touch '{}'; cat", ran.display());
+        git.run(&root, &["add", "--all"]).await.unwrap();
+        git.run(&root, &["config", "core.fsmonitor", &touch])
+            .await
+            .unwrap();
+        for key in ["clean", "process"] {
+            let key = format!("filter.a=b.{key}");
+            git.run(&root, &["config", &key, &touch]).await.unwrap();
+        }
+        git.run(&root, &["config", "filter.a=b.required", "true"])
+            .await
+            .unwrap();
+        // As long as before: only its content tells that it changed.
+        std::fs::write(root.join("file"), "two").unwrap();
+        let changes = git.changes(&root, 1 << 10).await.unwrap();
+        let changes = String::from_utf8_lossy(&changes);
+        assert!(changes.contains("AM file"), "{changes:?}");
+        assert!(!ran.exists());
+        // What is left out here does run it: the test would see it.
+        let _ = git.run(&root, &["status", "--porcelain"]).await;
+        assert!(ran.exists());
     }
 }
