@@ -80,14 +80,44 @@ fn best(mut what: impl FnMut(usize)) -> Duration {
     (0..31).map(time).min().unwrap()
 }
 
-/// A write after one job's record has changed, as the loop does it.
-fn write(stored: &Stored, jobs: &[JobRecord]) -> Duration {
-    let mut texts = rendered(jobs);
-    best(|round| {
-        let changed = round % jobs.len();
-        texts[changed] = render_job(&jobs[changed]).unwrap().into();
-        stored.write(&assembled(&texts)).unwrap();
-    })
+/// Writes after one job's record has changed, as the loop does them.
+struct Writer {
+    jobs: Vec<JobRecord>,
+    texts: Vec<Arc<str>>,
+    best: Duration,
+}
+
+impl Writer {
+    fn of(jobs: Vec<JobRecord>) -> Writer {
+        Writer {
+            texts: rendered(&jobs),
+            jobs,
+            best: Duration::MAX,
+        }
+    }
+
+    fn write(&mut self, stored: &Stored, round: usize) {
+        let from = Instant::now();
+        let changed = round % self.jobs.len();
+        self.texts[changed] = render_job(&self.jobs[changed]).unwrap().into();
+        stored.write(&assembled(&self.texts)).unwrap();
+        self.best = self.best.min(from.elapsed());
+    }
+}
+
+/// The best of many writes with ten jobs and with a hundred, by turns: whatever else the machine does
+/// disturbs both alike.
+fn compared(stored: &Stored, submitted: bool) -> (Duration, Duration) {
+    let [mut few, mut many] = [10, 100].map(|jobs| Writer::of(held(jobs, submitted)));
+    for round in 0..60 {
+        few.write(stored, round);
+        many.write(stored, round);
+    }
+    println!(
+        "submitted {submitted}: 10 jobs {:?}, 100 jobs {:?}",
+        few.best, many.best
+    );
+    (few.best, many.best)
 }
 
 #[test]
@@ -96,17 +126,14 @@ fn a_write_with_a_hundred_held_jobs_costs_at_most_twice_one_with_ten() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     let stored = state.file("ci");
-    let (few, many) = (
-        write(&stored, &held(10, true)),
-        write(&stored, &held(100, true)),
-    );
-    println!("10 jobs {few:?}, 100 jobs {many:?}");
-    assert!(many <= few * 2, "10 jobs {few:?}, 100 jobs {many:?}");
-    let (few, many) = (
-        write(&stored, &held(10, false)),
-        write(&stored, &held(100, false)),
-    );
-    println!("not submitted yet, with specs: 10 jobs {few:?}, 100 jobs {many:?}");
+    // Not submitted, the jobs have their specs of 16 KiB. A busy machine gets another try.
+    for submitted in [true, false] {
+        let within = (0..5).any(|_| {
+            let (few, many) = compared(&stored, submitted);
+            many <= few * 2
+        });
+        assert!(within, "more than twice, five times");
+    }
 }
 
 #[test]
