@@ -19,7 +19,7 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
     pub log_level: String,
     /// Log lines as JSON.
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub log_json: bool,
     /// What to do.
     #[command(subcommand)]
@@ -155,9 +155,17 @@ pub enum NodesCommand {
 #[derive(Debug, Subcommand)]
 pub enum GitLabCommand {
     /// List them.
-    List,
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// List what waits for a decision.
-    Pending,
+    Pending {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take their jobs. A server's approval also binds the relays that report it now.
     Approve {
         /// Servers (s1) and projects (p1), as the list has them.
@@ -188,7 +196,11 @@ pub enum Projects {
 #[derive(Debug, Subcommand)]
 pub enum RelaysCommand {
     /// List them.
-    List,
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove a relay: its session ends, and its requests are refused from now on.
     Remove {
         /// Its ID.
@@ -272,6 +284,21 @@ mod tests {
         );
         assert!(life(&["vk-hub", "token", "create", "--ttl", "31d"]).is_err());
         assert!(life(&["vk-hub", "token", "create", "--ttl", "0s"]).is_err());
+    }
+
+    /// A list is a list, whether or not it is asked for by name.
+    #[test]
+    fn lists_are_printed_as_json_wherever_that_is_said() {
+        for line in [
+            "relays list --json",
+            "relays --json list",
+            "gitlab list --json",
+            "gitlab pending --json",
+            "gitlab --json pending",
+        ] {
+            let words = ["vk-hub"].into_iter().chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
     }
 
     #[test]

@@ -51,14 +51,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             command: Some(command),
             ..
         } => done(&socket, nodes(command)),
-        Command::Relays {
-            json,
-            command: None | Some(RelaysCommand::List),
-        } => show::<Vec<RelayRow>>(&socket, Call::Relays, json, |rows| show::relays(rows)),
-        Command::Relays {
-            command: Some(RelaysCommand::Remove { relay }),
-            ..
-        } => remove_relay(&socket, relay),
+        Command::Relays { json, command } => relays(&socket, json, command),
         Command::Audit { json, lines } => {
             let call = Call::Audit { most: lines };
             show::<Vec<AuditLine>>(&socket, call, json, |lines| show::audit(lines))
@@ -114,13 +107,23 @@ fn remove_relay(socket: &Path, relay: RelayId) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn relays(socket: &Path, json: bool, command: Option<RelaysCommand>) -> anyhow::Result<()> {
+    let json = match command {
+        None => json,
+        Some(RelaysCommand::List { json: own }) => json || own,
+        Some(RelaysCommand::Remove { relay }) => return remove_relay(socket, relay),
+    };
+    show::<Vec<RelayRow>>(socket, Call::Relays, json, |rows| show::relays(rows))
+}
+
 fn gitlab(socket: &Path, json: bool, command: Option<GitLabCommand>) -> anyhow::Result<()> {
     let (targets, approved, projects) = match command {
-        None | Some(GitLabCommand::List) => {
-            return show::<GitLab>(socket, Call::Gitlab, json, show::gitlab);
+        None => return show::<GitLab>(socket, Call::Gitlab, json, show::gitlab),
+        Some(GitLabCommand::List { json: own }) => {
+            return show::<GitLab>(socket, Call::Gitlab, json || own, show::gitlab);
         }
-        Some(GitLabCommand::Pending) => {
-            return show::<GitLab>(socket, Call::Gitlab, json, |all| {
+        Some(GitLabCommand::Pending { json: own }) => {
+            return show::<GitLab>(socket, Call::Gitlab, json || own, |all| {
                 show::pending(&all.pending)
             });
         }
