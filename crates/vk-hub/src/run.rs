@@ -51,7 +51,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             command: Some(command),
             ..
         } => done(&socket, nodes(command)),
-        Command::Relays { json, command } => relays(&socket, json, command),
+        Command::Relays { json, command } => relays(&socket, json, command.as_ref()),
         Command::Audit { json, lines } => {
             let call = Call::Audit { most: lines };
             show::<Vec<AuditLine>>(&socket, call, json, |lines| show::audit(lines))
@@ -107,11 +107,11 @@ fn remove_relay(socket: &Path, relay: RelayId) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn relays(socket: &Path, json: bool, command: Option<RelaysCommand>) -> anyhow::Result<()> {
+fn relays(socket: &Path, json: bool, command: Option<&RelaysCommand>) -> anyhow::Result<()> {
     let json = match command {
         None => json,
-        Some(RelaysCommand::List { json: own }) => json || own,
-        Some(RelaysCommand::Remove { relay }) => return remove_relay(socket, relay),
+        Some(RelaysCommand::List { json: own }) => json || *own,
+        Some(RelaysCommand::Remove { relay }) => return remove_relay(socket, *relay),
     };
     show::<Vec<RelayRow>>(socket, Call::Relays, json, |rows| show::relays(rows))
 }
