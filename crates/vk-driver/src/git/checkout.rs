@@ -63,7 +63,12 @@ pub(crate) async fn check_out(
     .await?;
     let url = mirror.url();
     let depth = format!("--depth={}", sources.depth);
-    let mut fetch = vec!["fetch", "--quiet", "--no-recurse-submodules"];
+    let mut fetch = vec![
+        "fetch",
+        "--quiet",
+        "--no-recurse-submodules",
+        "--update-shallow",
+    ];
     if sources.depth > 0 {
         fetch.push(&depth);
     }

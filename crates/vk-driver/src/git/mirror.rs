@@ -170,6 +170,8 @@ impl Mirror {
             "--no-tags",
             "--no-recurse-submodules",
             "--no-write-fetch-head",
+            // Without it nothing comes from a server whose repository is a shallow clone itself.
+            "--update-shallow",
             "--",
         ]);
         args.push(sources.repo_url.as_str().into());

@@ -208,3 +208,41 @@ fn a_manual_job_runs_when_it_is_named_and_the_head_of_a_repository_is_run() {
     ]);
     place.assert_nothing_is_left();
 }
+
+/// Its commits have parents that are not there: what is fetched from it says so.
+#[test]
+fn a_shallow_clone_is_run() {
+    let Some(root) = test_root("shallow") else {
+        return;
+    };
+    let place = Place::with_processes(&root);
+    let whole = place.path("whole");
+    fs::create_dir(&whole).unwrap();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command
+            .arg("-C")
+            .arg(&whole)
+            .args(["-c", "user.name=a", "-c", "user.email=a@b"]);
+        assert_eq!(ran(command.args(arguments)).code, Some(0));
+    };
+    git(&["init", "--quiet", "--initial-branch", "trunk"]);
+    let text = "default: {image: busybox}\n\
+                cut: {script: ['ls -A']}\n\
+                all: {script: ['ls -A'], variables: {GIT_DEPTH: '0'}}\n";
+    fs::write(whole.join(".gitlab-ci.yml"), text).unwrap();
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message", "one"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "two"]);
+    let url = format!("file://{}", whole.display());
+    let project = place.path("project");
+    let _ = fs::remove_dir(&project);
+    let project = project.to_str().unwrap();
+    git(&["clone", "--quiet", "--depth", "1", &url, project]);
+    let run = place.run(&[]);
+    assert_eq!(run.code, Some(0), "{}{}", run.err, run.out);
+    assert!(run.err.contains("shallow clone"), "{}", run.err);
+    assert_eq!(place.job("cut")["status"], "success");
+    assert_eq!(place.job("all")["status"], "success");
+    place.assert_nothing_is_left();
+}

@@ -47,6 +47,18 @@ fn what_is_asked_for_wrongly_is_refused() {
     let inside = place.run(&["--variables", inside.to_str().unwrap()]);
     assert_eq!(inside.code, Some(2));
     assert!(inside.err.contains("inside the project"), "{}", inside.err);
+    for (option, value, says) in [
+        ("--import", "a=gone.tar", "gone.tar for a"),
+        ("--memory", "lots", "such as 2G"),
+        ("--disk", "1", "less than 16M"),
+    ] {
+        let wrong = ran(&mut place.lab(&["run", "project", option, value]));
+        assert_eq!(wrong.code, Some(2), "{}", wrong.err);
+        assert!(wrong.err.contains(says), "{}", wrong.err);
+    }
+    let nowhere = ran(&mut place.lab(&["run", "nowhere"]));
+    assert_eq!(nowhere.code, Some(2), "{}", nowhere.err);
+    assert!(nowhere.err.contains("nowhere"), "{}", nowhere.err);
     place.assert_nothing_is_left();
 }
 
