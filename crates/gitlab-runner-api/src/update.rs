@@ -125,7 +125,7 @@ mod tests {
         json
     }
 
-    /// GL-29, GL-31, GL-43, GL-72
+    /// GL-29, GL-31, GL-43, GL-72, GL-77
     #[test]
     fn the_bodies_of_commit_keep_alive_and_final_state() {
         let output = Some(Output {
@@ -159,6 +159,18 @@ mod tests {
                 serde_json::json!({"token": "job-token", "state": "failed",
                     "failure_reason": "script_failure", "checksum": sum,
                     "output": {"checksum": sum, "bytesize": 51}, "exit_code": 42}),
+            ),
+            (
+                body(
+                    UpdateState::Failed {
+                        reason: "job_execution_timeout".into(),
+                        exit_code: Some(0),
+                    },
+                    output,
+                ),
+                serde_json::json!({"token": "job-token", "state": "failed",
+                    "failure_reason": "job_execution_timeout", "checksum": sum,
+                    "output": {"checksum": sum, "bytesize": 51}}),
             ),
         ];
         for (written, expected) in rows {

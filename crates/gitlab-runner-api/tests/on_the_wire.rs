@@ -128,7 +128,7 @@ async fn verify_sends_token_system_id_and_features_and_reads_the_expiry() {
     assert_eq!(json["info"]["features"]["cancel_gracefully"], true);
 }
 
-/// GL-03, GL-04, GL-05, GL-43, GL-57, PORT-09, PORT-10, PORT-11
+/// GL-03, GL-04, GL-05, GL-43, GL-57, GL-77, PORT-09, PORT-10, PORT-11
 #[tokio::test]
 async fn a_job_request_carries_the_last_update_and_reads_a_job_or_none() {
     let job = r#"{"id":10,"token":"job-token","job_info":{"name":"test"}}"#;
@@ -154,6 +154,9 @@ async fn a_job_request_carries_the_last_update_and_reads_a_job_or_none() {
     let (first, second) = (requests.recv().unwrap(), requests.recv().unwrap());
     assert_eq!(first.line, "POST /gitlab/api/v4/jobs/request HTTP/1.1");
     assert_eq!(first.header("runner-token"), Some("glrt-runner"));
+    for name in ["content-type", "accept"] {
+        assert_eq!(first.header(name), Some("application/json"), "{name}");
+    }
     assert!(first.json().get("last_update").is_none());
     assert_eq!(second.json()["last_update"], "abc");
     assert_eq!(
@@ -272,7 +275,7 @@ async fn a_state_update_goes_with_the_jobs_token_and_reads_the_jobs_status() {
     );
 }
 
-/// GL-16, GL-17, CRED-05, PORT-16, PORT-18, PORT-20
+/// GL-16, GL-17, GL-77, CRED-05, PORT-16, PORT-18, PORT-20
 #[tokio::test]
 async fn a_patch_is_plain_bytes_with_their_range() {
     for debug in [true, false] {
@@ -345,7 +348,7 @@ async fn a_redirect_to_another_origin_is_not_followed_with_a_token() {
     assert!(elsewhere.accept().is_err(), "nobody came");
 }
 
-/// GL-35: what GitLab says of a refusal is kept for people, without control characters.
+/// What GitLab says of a refusal is kept for people, without control characters.
 #[tokio::test]
 async fn a_refusals_message_is_kept() {
     let (client, _requests) = server(vec![answer(

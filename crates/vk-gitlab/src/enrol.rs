@@ -122,6 +122,22 @@ mod tests {
         directory
     }
 
+    /// ENR-19
+    #[test]
+    fn leaving_is_refused_while_the_daemon_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let directory = enrolled(&config);
+        let running = StateDir::open(&config.state_dir).unwrap();
+        let error = leave(&config).unwrap_err().to_string();
+        assert!(
+            error.contains("another vk-gitlab") && directory.is_enrolled(),
+            "{error}"
+        );
+        drop(running);
+        leave(&config).unwrap();
+    }
+
     /// ENR-06, ENR-08, ENR-10, STATE-17
     #[test]
     fn leaving_is_refused_while_a_state_file_holds_a_job() {

@@ -127,7 +127,7 @@ fn numbers_and_paths_of_the_job_and_its_project() {
     assert_eq!((job.user_id, job.project_path.as_str()), (0, "acme/web"));
 }
 
-/// SPEC-23, SPEC-28, SPEC-29, SPEC-30
+/// SPEC-23, SPEC-27, SPEC-28, SPEC-29, SPEC-30
 #[test]
 fn what_to_check_out() {
     let mut git = fixture()["git_info"].clone();

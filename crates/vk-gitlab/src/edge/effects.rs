@@ -365,6 +365,14 @@ impl Effects<'_> {
             runner.meter.never_delivered();
         }
         let runner = &runner.config.name;
+        if *note == job::Note::GivenUp(job::WhyGivenUp::Forbidden) {
+            tracing::warn!(
+                runner,
+                gitlab_job = names.gitlab_job,
+                "GitLab answered 403 and does not say why: most likely the trace is larger than it \
+                 takes, or the job was erased or its project deleted; the job is stopped"
+            );
+        }
         tracing::info!(
             runner,
             gitlab_job = names.gitlab_job,

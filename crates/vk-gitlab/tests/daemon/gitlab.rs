@@ -28,6 +28,8 @@ pub(crate) struct State {
     /// Patches that bring bytes, and whether they are refused.
     pub(crate) patches: usize,
     pub(crate) no_traces: bool,
+    /// A patch that brings bytes is answered with 403 and no word: the trace is too large.
+    pub(crate) too_large: bool,
     /// Job requests that are being held.
     pub(crate) open: usize,
     /// Held requests are to end without a job.
@@ -142,6 +144,9 @@ fn of_job(gitlab: &GitLab, seen: &Seen) -> Reply {
             return Reply::status(200).with("Job-Status", word);
         }
         state.patches += usize::from(!seen.body.is_empty());
+        if state.too_large && !seen.body.is_empty() {
+            return Reply::status(403);
+        }
         if state.no_traces && !seen.body.is_empty() {
             return Reply::status(409).with("Job-Status", word);
         }

@@ -178,6 +178,30 @@ async fn a_failed_job_is_left_to_gitlab_and_a_retry_is_a_new_job_throughout() {
     });
 }
 
+/// GL-52
+#[tokio::test]
+async fn a_trace_gitlab_takes_no_more_of_stops_the_job_and_the_log_says_what_it_may_be() {
+    let world = World::new().await;
+    let (log, _guard) = Log::start();
+    world.gitlab.change(|state| state.too_large = true);
+    world.queue(1);
+    let daemon = world.start();
+    world.running(1).await;
+    world.hub.change(|state| state.finish_all("too much\n"));
+    world
+        .hub
+        .until("it is settled", |state| {
+            state.jobs.values().all(|job| job.settled)
+        })
+        .await;
+    drained(&world, daemon).await;
+    let told = log.lines(&["WARN", "larger than it takes", "gitlab_job=1"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    world
+        .gitlab
+        .look(|state| assert_eq!((state.patches, state.is_over(1)), (1, false)));
+}
+
 /// GL-76
 #[tokio::test]
 async fn the_trace_of_an_ordinary_job_is_the_nodes_output_and_nothing_else() {

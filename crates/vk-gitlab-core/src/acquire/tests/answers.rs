@@ -161,7 +161,7 @@ fn a_429_or_503_that_says_nothing_backs_off_and_is_not_unhealthy() {
     }
 }
 
-/// GL-63
+/// GL-63, ADM-30
 #[test]
 fn three_failures_in_a_row_pause_the_runner_and_say_so() {
     let mut runner = Runner::requesting();

@@ -12,7 +12,7 @@ fn required() -> Config {
     }
 }
 
-/// SESS-09, SESS-10
+/// SESS-09, SESS-10, ADM-30
 #[test]
 fn nothing_is_asked_before_the_first_status_and_asking_starts_with_approved() {
     let mut runner = Runner::ready(required());

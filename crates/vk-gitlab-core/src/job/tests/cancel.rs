@@ -40,6 +40,28 @@ fn canceling_asks_for_a_graceful_cancel_once_and_the_trace_goes_on() {
     );
 }
 
+/// GL-35
+#[test]
+fn one_answer_that_says_canceling_is_enough_whichever_call_it_answers() {
+    let hears = |mut world: World, code, call: &str| {
+        world.gitlab.calls();
+        world.gitlab.fault(with_status(code, JobStatus::Canceling));
+        world.hub.accept();
+        world.pass_secs(1);
+        if call == "patch 24+1" {
+            world.print("x");
+        }
+        world.pass_secs(40);
+        assert_eq!(world.gitlab.calls()[0], call);
+        assert_eq!(world.hub.cancels, [CancelMode::Graceful], "{call}");
+    };
+    hears(World::with(new_job()), 200, "running");
+    hears(World::running(), 202, "patch 24+1");
+    let mut silent = World::running();
+    silent.pass_secs(10);
+    hears(silent, 200, "keep-alive");
+}
+
 /// GL-36
 #[test]
 fn a_graceful_cancel_the_hub_did_not_answer_is_asked_again() {

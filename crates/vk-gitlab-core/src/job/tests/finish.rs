@@ -63,8 +63,6 @@ fn a_202_is_asked_again_after_the_interval_gitlab_names() {
 #[test]
 fn a_202_without_an_interval_backs_off_from_three_seconds_to_an_hour() {
     let mut world = World::running();
-    let mut job = new_job();
-    job.token_ends = None;
     world.gitlab.delays = 13;
     world.finish(None);
     world.pass_secs(40_000);

@@ -8,7 +8,7 @@ use super::fake_gitlab::{Fault, Status, status};
 use super::fake_hub::HUB_JOB;
 use super::world::{World, crc, new_job};
 use crate::HubFailure;
-use crate::job::{GitLabAnswer, JobStatus, Note, Record};
+use crate::job::{GitLabAnswer, JobStatus, Note, Record, WhyGivenUp};
 
 fn at(world: &World, what: &str) -> Vec<u64> {
     world
@@ -285,6 +285,12 @@ fn a_403_or_404_to_a_patch_stops_the_job_and_nothing_more_is_written() {
         world.assert_dropped();
         let proxy = world.notes.contains(&Note::ProxySuspected { status: 404 });
         assert_eq!(proxy, code == 404);
+        let why = if proxy {
+            WhyGivenUp::NotFound
+        } else {
+            WhyGivenUp::Forbidden
+        };
+        assert!(world.notes.contains(&Note::GivenUp(why)));
     }
 }
 
