@@ -63,9 +63,8 @@ pub enum Command {
     Join {
         /// The hub: https://host[:port].
         hub: String,
-        /// The enrolment token; `-` reads it from standard input, where no list of processes
-        /// shows it.
-        #[arg(long, value_name = "TOKEN")]
+        /// `-`: read the enrolment token from standard input, where no list of processes shows it.
+        #[arg(long, value_name = "-")]
         token: String,
         /// Trust this CA instead of the one that the token names.
         #[arg(long, value_name = "FILE")]
@@ -96,7 +95,7 @@ mod tests {
 
     /// ENR-02
     #[test]
-    fn join_takes_its_token_from_standard_input_or_the_line() {
+    fn join_takes_its_token_from_standard_input() {
         let join = [
             "vk-gitlab",
             "join",

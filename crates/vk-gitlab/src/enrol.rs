@@ -24,6 +24,12 @@ pub(crate) async fn join(
     ca: Option<&Path>,
     replace: bool,
 ) -> anyhow::Result<()> {
+    if token != "-" {
+        bail!(
+            "a token in an argument can be read by everybody on this host: give `--token -`, and the \
+             token on standard input"
+        );
+    }
     let url: HubUrl = hub.parse()?;
     let state = StateDir::open(&config.state_dir)?;
     let directory = Directory::at(config.hub_dir());
@@ -31,16 +37,12 @@ pub(crate) async fn join(
         bail!("this daemon is enrolled already: leave first, or join with --replace");
     }
     refuse_while_jobs(&state, config, "join")?;
-    let token: EnrolmentToken = match token {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin()
-                .take(TOKEN_BYTES)
-                .read_to_string(&mut text)?;
-            text.parse()?
-        }
-        text => text.parse()?,
-    };
+    let mut text = String::new();
+    std::io::stdin()
+        .take(TOKEN_BYTES)
+        .read_to_string(&mut text)
+        .context("cannot read the enrolment token from standard input")?;
+    let token: EnrolmentToken = text.parse()?;
     let ca = match ca {
         Some(path) => {
             Some(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?)
@@ -69,7 +71,12 @@ pub(crate) async fn join(
 pub(crate) fn leave(config: &Config) -> anyhow::Result<()> {
     let state = StateDir::open(&config.state_dir)?;
     refuse_while_jobs(&state, config, "leave")?;
-    Directory::at(config.hub_dir()).remove()?;
+    let directory = Directory::at(config.hub_dir());
+    if !directory.is_enrolled() {
+        println!("this daemon is not enrolled with a hub: there is nothing to leave");
+        return Ok(());
+    }
+    directory.remove()?;
     println!("left; an operator of the hub removes the relay with `vk-hub relays remove`");
     Ok(())
 }
@@ -120,6 +127,17 @@ mod tests {
         };
         directory.save(&enrolment).unwrap();
         directory
+    }
+
+    /// ENR-02
+    #[tokio::test]
+    async fn a_token_in_an_argument_is_refused_before_anything_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let joined = join(&config, "https://hub.example.com", "s3cret.x", None, false);
+        let error = joined.await.unwrap_err().to_string();
+        assert!(error.contains("--token -") && !error.contains("s3cret"));
+        assert!(!config.state_dir.exists());
     }
 
     /// ENR-19

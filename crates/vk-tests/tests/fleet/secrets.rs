@@ -190,6 +190,10 @@ fn a_masked_variable_and_the_tokens_are_nowhere_during_a_job_in_a_vm_and_after_i
     let guest = processes_of(&directory);
     let has_vm = guest.iter().any(|(_, line)| line.contains("qemu"));
     assert!(has_vm, "no machine among {guest:?}");
+    for (pid, line) in guest {
+        let environ = fs::read(format!("/proc/{pid}/environ"));
+        assert!(environ.is_ok(), "{line}: {environ:?}");
+    }
 
     let ended = eventually("the pipeline ends", || {
         let job = fleet.lab.jobs(pipeline).remove(0);

@@ -105,6 +105,7 @@ fn cancel(fleet: &Fleet, lab: &Lab, name: &str, watched: bool, force: bool) -> (
     let told = eventually("the daemon is told", || lab.told_ms(job, status));
     let last = touched.last_ms();
     drop(watcher);
+    assert!(last + 1000 > told, "the script stopped by itself");
     let seen = Seen {
         told_after: told.saturating_sub(cancelled),
         ran_on: last.saturating_sub(cancelled),
