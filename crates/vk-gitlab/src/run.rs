@@ -42,7 +42,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             token,
             ca,
             replace,
-        } => runtime()?.block_on(enrol::join(&config, &hub, &token, ca.as_deref(), replace)),
+        } => {
+            enrol::refuse_argument(&token)?;
+            let join = enrol::join(&config, &hub, std::io::stdin(), ca.as_deref(), replace);
+            runtime()?.block_on(join)
+        }
         Command::Leave => enrol::leave(&config),
     }
 }
