@@ -130,6 +130,7 @@ fn gitlab(socket: &Path, json: bool, command: Option<GitLabCommand>) -> anyhow::
         Some(GitLabCommand::Approve { targets, projects }) => (targets, true, projects),
         Some(GitLabCommand::Reject { targets }) => (targets, false, None),
     };
+    // Each is a decision of its own: what was done before one fails is said.
     for target in targets {
         let all_projects = projects.map(|projects| projects == Projects::All);
         done(
@@ -140,6 +141,7 @@ fn gitlab(socket: &Path, json: bool, command: Option<GitLabCommand>) -> anyhow::
                 all_projects,
             },
         )?;
+        println!("{} {target}", if approved { "approved" } else { "rejected" });
     }
     Ok(())
 }
