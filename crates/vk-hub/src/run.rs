@@ -141,7 +141,10 @@ fn gitlab(socket: &Path, json: bool, command: Option<GitLabCommand>) -> anyhow::
                 all_projects,
             },
         )?;
-        println!("{} {target}", if approved { "approved" } else { "rejected" });
+        println!(
+            "{} {target}",
+            if approved { "approved" } else { "rejected" }
+        );
     }
     Ok(())
 }
