@@ -25,14 +25,14 @@ if [ ! -e "$home/modules/modules.dep" ]; then
     say "unpacking the guest kernel $package (not installed)"
     part=$home.part
     rm -rf "$home" "$part"
-    unpack_deb "$package" "$part/root"
-    modules=$(find "$part/root" -maxdepth 4 -type d -path '*/lib/modules/*' -prune | sed -n 1p)
+    unpack_deb "$package" "$part/unpacked"
+    modules=$(find "$part/unpacked" -maxdepth 4 -type d -path '*/lib/modules/*' -prune | sed -n 1p)
     version=${modules##*/}
-    [ -e "$part/root/boot/vmlinuz-${version:-none}" ] ||
+    [ -e "$part/unpacked/boot/vmlinuz-${version:-none}" ] ||
         give_up "$package holds no kernel with modules." "Name another one with VK_KERNEL_PACKAGE."
     PATH="$PATH:/usr/sbin:/sbin" depmod -b "${modules%/lib/modules/*}" "$version" ||
         give_up "depmod failed on the modules of $package."
-    ln -s "root/boot/vmlinuz-$version" "$part/vmlinuz"
+    ln -s "unpacked/boot/vmlinuz-$version" "$part/vmlinuz"
     ln -s "${modules#"$part/"}" "$part/modules"
     echo "$version" >"$part/version"
     echo "$meta" >"$part/package"
