@@ -1,5 +1,6 @@
 //! What the tests with real VMs and the programs they send into a guest agree on: how an inode is
-//! told ([`inode`]), how content is hashed ([`content`]), how a tree is listed ([`walk`]).
+//! told ([`inode`]), how content is hashed ([`content`]), how a tree is listed ([`walk`]); and from where
+//! tests take ports ([`port`]).
 //!
 //! The tests themselves (`tests/`) run the built programs as processes and know the insides of none.
 
@@ -7,4 +8,5 @@
 
 pub mod content;
 pub mod inode;
+pub mod port;
 pub mod walk;

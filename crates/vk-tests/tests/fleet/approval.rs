@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
+use vk_tests::port;
 
-use crate::fleet::{Fleet, Party, free_port, test_root};
+use crate::fleet::{Fleet, Party, test_root};
 use crate::program::{eventually, run, run_with};
 use crate::settings::Settings;
 
@@ -278,7 +279,7 @@ fn a_gitlab_with_another_url_or_key_waits_for_its_own_approval_and_jobs_run_on()
     fleet.server_is("s1", "pending");
     fleet.operate(&["gitlab", "approve", "s1", "--projects", "all"]);
     certificates(&fleet.path(""), &["old", "new"]);
-    let addr = format!("127.0.0.1:{}", free_port());
+    let addr = format!("127.0.0.1:{}", port::free());
     fleet.serve_tls(&addr, "old");
     let config = std::fs::read_to_string(fleet.path("gitlab.toml")).unwrap();
     let lines = config.lines().map(|line| match line {

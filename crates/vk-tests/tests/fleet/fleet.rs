@@ -1,11 +1,11 @@
 //! One of each: hub, node, daemon, GitLab stand-in.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use serde_json::{Value, json};
+use vk_tests::port;
 
 use crate::lab::Lab;
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
@@ -45,11 +45,6 @@ pub(crate) fn test_root(test: &str) -> Option<PathBuf> {
     root
 }
 
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 impl Fleet {
     /// Sets one up and starts it, with a project and a busybox image.
     pub(crate) fn start(root: &Path) -> Self {
@@ -60,7 +55,7 @@ impl Fleet {
     pub(crate) fn with(root: &Path, settings: &Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let dir = directory.path().to_owned();
-        let (hub, lab) = (free_port(), free_port());
+        let (hub, lab) = (port::free(), port::free());
         settings.write(&dir, root, hub, lab);
         project(&dir.join("project"));
         project(&dir.join("other"));

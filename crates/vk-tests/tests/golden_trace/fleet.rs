@@ -1,12 +1,12 @@
 //! One of each with real VMs: GitLab stand-in, hub, node, daemon.
 
 use std::fs::{self, File, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use vk_tests::port;
 
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
 use crate::recorded::PROJECT;
@@ -22,11 +22,6 @@ pub(crate) struct Fleet {
     _lab: Program,
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -38,7 +33,7 @@ impl Fleet {
         let dir = directory.path().to_owned();
         let bin = root.join("bin");
         let program = |name: &str| Command::new(bin.join(name));
-        let (hub, lab) = (free_port(), free_port());
+        let (hub, lab) = (port::free(), port::free());
         configure(&dir, root, hub, lab);
         project(&dir.join("examples"));
         let log = |name: &str| dir.join(name);

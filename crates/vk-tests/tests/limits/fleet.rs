@@ -1,11 +1,11 @@
 //! One of each: hub, node, daemon, GitLab stand-in; each can be stopped, changed and started again.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use serde_json::Value;
+use vk_tests::port;
 
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
 
@@ -50,11 +50,6 @@ pub(crate) fn test_root(test: &str) -> Option<PathBuf> {
     root
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 impl Fleet {
     /// Sets one up and starts it.
     pub(crate) fn start(root: &Path, guests: Guests) -> Self {
@@ -76,7 +71,7 @@ impl Fleet {
             Guests::Processes => "bin-process",
             Guests::Machines => "bin",
         });
-        let (hub, lab) = (free_port(), free_port());
+        let (hub, lab) = (port::free(), port::free());
         configure(dir, root, guests, hub, lab);
         project(&dir.join("project"));
         let mut serve = Command::new(bin.join("vk-lab"));
