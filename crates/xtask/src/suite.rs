@@ -16,6 +16,7 @@
 //! | `work/`, `logs/` | a folder a running test program, and what each printed |
 
 mod build;
+mod failures;
 mod index;
 mod leftovers;
 mod libtest;

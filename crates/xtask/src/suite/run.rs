@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::TestArgs;
+use super::failures;
 use super::index::{self, TestProgram};
 use super::leftovers;
 use super::libtest::{self, Totals};
@@ -49,13 +50,26 @@ pub(super) fn run(args: &TestArgs) -> Result<bool> {
 
     let start = Instant::now();
     let mut totals = Totals::default();
+    let mut failed = Vec::new();
     for (number, program) in programs.iter().enumerate() {
         eprint!("[{}/{}] ", number + 1, programs.len());
         let limit = program.wishes.limit_secs.unwrap_or(args.limit) * args.patience.max(1);
-        totals += one(&place, program, Duration::from_secs(limit))?;
+        let its = one(&place, program, Duration::from_secs(limit))?;
+        totals += its;
+        if its.failed > 0 {
+            failed.push(program);
+        }
     }
     if totals == Totals::default() {
         bail!("no test ran: {} test programs were chosen", programs.len());
+    }
+    for program in failed {
+        let log = fs::read_to_string(place.log_of(program)).unwrap_or_default();
+        eprintln!(
+            "==== {} again\n{}\n====",
+            program.name(),
+            failures::of(&log)
+        );
     }
     eprintln!("in {} s", start.elapsed().as_secs());
     println!("{} passed, {} failed", totals.passed, totals.failed);
@@ -78,7 +92,7 @@ fn one(place: &Place, program: &TestProgram, limit: Duration) -> Result<Totals> 
     let name = program.name();
     eprint!("{name}: ");
     let work = place.make_work_folder(program)?;
-    let log_path = place.root.join("logs").join(program.log_name());
+    let log_path = place.log_of(program);
     let mut log = File::create(&log_path).with_context(|| format!("{}", log_path.display()))?;
     let mut counted: Option<Totals> = None;
     let mut last = String::new();
@@ -145,9 +159,10 @@ fn one(place: &Place, program: &TestProgram, limit: Duration) -> Result<Totals> 
         let text = fs::read_to_string(&log_path).unwrap_or_default();
         eprintln!("---- {name}\n{}\n----", text.trim_end());
     }
-    faults
-        .iter()
-        .for_each(|fault| eprintln!("    FAILED {name}: {fault}"));
+    for fault in faults {
+        eprintln!("    FAILED {name}: {fault}");
+        let _ = writeln!(log, "FAILED {name}: {fault}");
+    }
     Ok(totals)
 }
 
@@ -161,6 +176,11 @@ impl TestProgram {
 }
 
 impl Place {
+    /// Where all that a program says is kept until it runs again.
+    fn log_of(&self, program: &TestProgram) -> PathBuf {
+        self.root.join("logs").join(program.log_name())
+    }
+
     /// A test's sockets lie a few folders below the root, and a socket's path holds 107 bytes.
     fn refuse_long_paths(&self) -> Result<()> {
         let length = self.root.as_os_str().len();
