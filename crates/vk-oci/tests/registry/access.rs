@@ -332,10 +332,10 @@ async fn missing_denied_limited_and_unreachable_are_told_apart() {
         let tries = if failure == Failure::Transient { 3 } else { 1 };
         assert_eq!(server.requests().len(), tries, "{error}");
     }
-    let gone = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Bound, so that nobody else listens there.
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let gone = bound.local_addr().unwrap();
     let error = client()
         .resolve(&format!("{gone}/a/b").parse().unwrap(), &platform())
         .await
