@@ -18,7 +18,7 @@ use crate::origin::Origins;
 use crate::platform::Platform;
 use crate::reference::Reference;
 use crate::token::Tokens;
-pub(crate) use request::Ask;
+pub(crate) use request::{Ask, Payload, is_transient, retry_after};
 
 /// Documents we can use, in the order we like them.
 const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
@@ -41,8 +41,11 @@ pub struct Config {
     pub back_off: Duration,
     /// How long to wait for a connection.
     pub connect_timeout: Duration,
-    /// How long a connection may be silent.
+    /// How long a connection may be silent. The answer to an upload comes after all of it was sent:
+    /// who pushes much needs more than who pulls.
     pub idle_timeout: Duration,
+    /// How long one request may take, its content included; none leaves that to the line.
+    pub request_timeout: Option<Duration>,
 }
 
 impl Default for Config {
@@ -55,6 +58,7 @@ impl Default for Config {
             back_off: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
+            request_timeout: None,
         }
     }
 }
@@ -121,11 +125,7 @@ impl Client {
             ..Ask::manifest(&path, ACCEPT)
         };
         let response = self.send(image, &ask).await?;
-        let said = response
-            .headers()
-            .get("docker-content-digest")
-            .and_then(|value| value.to_str().ok());
-        match said.and_then(|text| text.parse().ok()) {
+        match said_digest(&response) {
             Some(digest) => Ok(digest),
             None => self
                 .document(image, &manifest_path(image), None)
@@ -227,12 +227,23 @@ impl Client {
 
     /// A body that fits in memory. A connection that breaks within it is tried again.
     async fn small(&self, image: &Reference, ask: &Ask<'_>, limit: u64) -> Result<Vec<u8>, Error> {
+        let (bytes, _) = self.small_with_digest(image, ask, limit).await?;
+        Ok(bytes)
+    }
+
+    /// The same, and the digest that the registry says it has.
+    pub(crate) async fn small_with_digest(
+        &self,
+        image: &Reference,
+        ask: &Ask<'_>,
+        limit: u64,
+    ) -> Result<(Vec<u8>, Option<Digest>), Error> {
         let mut attempt = 0;
         loop {
             attempt += 1;
             let mut response = self.send(image, ask).await?;
             match answer::body(&mut response, limit).await {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => return Ok((bytes, said_digest(&response))),
                 Err(BodyError::TooLong) => {
                     let what = format!("a document of more than {limit} bytes");
                     return Err(Error::Size {
@@ -247,6 +258,12 @@ impl Client {
             }
         }
     }
+}
+
+/// What a registry says that a manifest hashes to.
+fn said_digest(response: &reqwest::Response) -> Option<Digest> {
+    let header = response.headers().get("docker-content-digest")?;
+    header.to_str().ok()?.parse().ok()
 }
 
 /// A manifest behind no index says in its configuration what it is for.

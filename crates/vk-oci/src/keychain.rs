@@ -43,7 +43,16 @@ pub struct Credential {
 /// the same path the one added first.
 #[derive(Clone, Debug, Default)]
 pub struct Keychain {
-    entries: Vec<(String, Credential)>,
+    entries: Vec<(String, Entry)>,
+}
+
+/// A credential and how it is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) credential: Credential,
+    /// The password is a token of the Distribution form: it goes to the registry as it is, and no
+    /// token service is asked for another.
+    pub(crate) is_token: bool,
 }
 
 impl Keychain {
@@ -51,6 +60,26 @@ impl Keychain {
     /// and `/v1/` or `/v2/` after it, as Docker's configuration and GitLab write it. Beyond 256
     /// credentials it is left out.
     pub fn add(&mut self, place: &str, credential: Credential) {
+        let is_token = false;
+        let entry = Entry {
+            credential,
+            is_token,
+        };
+        self.insert(place, entry);
+    }
+
+    /// As [`Keychain::add`], for a password that is a token of the Distribution form, made for this
+    /// registry: it is its own proof there, and no token service gets it.
+    pub fn add_token(&mut self, place: &str, credential: Credential) {
+        let is_token = true;
+        let entry = Entry {
+            credential,
+            is_token,
+        };
+        self.insert(place, entry);
+    }
+
+    fn insert(&mut self, place: &str, entry: Entry) {
         let place = place.trim();
         let place = place
             .strip_prefix("https://")
@@ -74,7 +103,7 @@ impl Keychain {
             } else {
                 format!("{host}/{path}")
             };
-            self.entries.push((place, credential));
+            self.entries.push((place, entry));
         }
     }
 
@@ -86,18 +115,22 @@ impl Keychain {
 
     /// The credential for an image.
     pub fn find(&self, reference: &Reference) -> Option<&Credential> {
+        self.entry(reference).map(|entry| &entry.credential)
+    }
+
+    pub(crate) fn entry(&self, reference: &Reference) -> Option<&Entry> {
         let name = reference.name();
         let covers = |place: &str| {
             name.strip_prefix(place)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let mut best: Option<&(String, Credential)> = None;
+        let mut best: Option<&(String, Entry)> = None;
         for entry in self.entries.iter().filter(|(place, _)| covers(place)) {
             if best.is_none_or(|(place, _)| entry.0.len() > place.len()) {
                 best = Some(entry);
             }
         }
-        best.map(|(_, credential)| credential)
+        best.map(|(_, entry)| entry)
     }
 }
 

@@ -1,4 +1,5 @@
-//! OCI registries: what images are called, what they are made of, and how they are fetched.
+//! OCI registries: what images are called, what they are made of, how they are fetched, and how
+//! artifacts are pushed.
 //!
 //! [`Reference`] and [`Digest`] are names; [`Client`] fetches manifests and blobs from a registry
 //! without credentials or with those of a [`Keychain`], by the Distribution token flow. A registry
@@ -21,6 +22,7 @@ mod keychain;
 mod manifest;
 mod origin;
 mod platform;
+mod push;
 mod reference;
 mod token;
 

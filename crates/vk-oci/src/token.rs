@@ -1,4 +1,4 @@
-//! Tokens by the Distribution token flow: from a realm, for one repository, to pull.
+//! Tokens by the Distribution token flow: from a realm, for one repository, to pull or to push.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -43,32 +43,55 @@ impl Authorization {
     }
 }
 
+/// What is to be done in a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rights {
+    Pull,
+    Push,
+}
+
+impl Rights {
+    const fn scope(self) -> &'static str {
+        match self {
+            Rights::Pull => "pull",
+            Rights::Push => "pull,push",
+        }
+    }
+}
+
+type Key = (String, Rights);
+
 /// What was right for a repository last time.
 #[derive(Default)]
-pub(crate) struct Tokens(Mutex<BTreeMap<String, Authorization>>);
+pub(crate) struct Tokens(Mutex<BTreeMap<Key, Authorization>>);
 
 impl Tokens {
-    pub(crate) fn get(&self, image: &Reference) -> Option<Authorization> {
-        self.lock().get(&image.name()).cloned()
+    pub(crate) fn get(&self, image: &Reference, rights: Rights) -> Option<Authorization> {
+        self.lock().get(&(image.name(), rights)).cloned()
     }
 
-    pub(crate) fn put(&self, image: &Reference, authorization: Authorization) {
+    pub(crate) fn put(&self, image: &Reference, rights: Rights, authorization: Authorization) {
         let mut tokens = self.lock();
         if tokens.len() >= TOKENS_MAX {
             tokens.clear();
         }
-        tokens.insert(image.name(), authorization);
+        tokens.insert((image.name(), rights), authorization);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Authorization>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Authorization>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where the token for pulling one repository is: never for more than that, whatever the challenge
-/// asks.
-pub(crate) fn token_url(mut realm: Url, service: Option<&str>, image: &Reference) -> Url {
-    let scope = format!("repository:{}:pull", image.repository());
+/// Where the token for one repository is: never for more than what is to be done there, whatever the
+/// challenge asks.
+pub(crate) fn token_url(
+    mut realm: Url,
+    service: Option<&str>,
+    image: &Reference,
+    rights: Rights,
+) -> Url {
+    let scope = format!("repository:{}:{}", image.repository(), rights.scope());
     {
         let mut query = realm.query_pairs_mut();
         if let Some(service) = service {
@@ -100,13 +123,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_asked_for_pulling_this_repository_alone() {
+    fn a_token_is_asked_for_this_repository_and_what_is_done_there_alone() {
         let image = "example.com/a/b:1".parse().unwrap();
-        let realm = Url::parse("https://auth.example.com/jwt?x=1").unwrap();
-        assert_eq!(
-            token_url(realm, Some("the registry"), &image).as_str(),
-            "https://auth.example.com/jwt?x=1&service=the+registry&scope=repository%3Aa%2Fb%3Apull"
-        );
+        for (rights, scope) in [(Rights::Pull, "pull"), (Rights::Push, "pull%2Cpush")] {
+            let realm = Url::parse("https://auth.example.com/jwt?x=1").unwrap();
+            let asked = "https://auth.example.com/jwt?x=1&service=the+registry";
+            assert_eq!(
+                token_url(realm, Some("the registry"), &image, rights).as_str(),
+                format!("{asked}&scope=repository%3Aa%2Fb%3A{scope}")
+            );
+        }
     }
 
     #[test]

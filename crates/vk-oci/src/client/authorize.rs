@@ -1,13 +1,13 @@
 //! What a registry's challenge is answered with.
 
-use reqwest::{Method, Url};
+use reqwest::Url;
 
 use crate::answer::{self, BodyError};
 use crate::challenge::Challenge;
 use crate::error::Error;
 use crate::origin::{authority, may_carry_secrets};
 use crate::reference::Reference;
-use crate::token::{self, Authorization, token_url};
+use crate::token::{self, Authorization, Rights, token_url};
 
 use super::Client;
 use super::request::{Ask, is_denial, unreachable};
@@ -19,12 +19,15 @@ impl Client {
         image: &Reference,
         asked_by: &Url,
         challenge: Challenge,
+        rights: Rights,
     ) -> Result<Option<Authorization>, Error> {
-        let credential = self.config.keychain.find(image);
-        let basic = credential.map(|credential| Authorization::Basic {
-            username: credential.username.clone(),
-            password: credential.password.clone(),
+        let entry = self.config.keychain.entry(image);
+        let basic = entry.map(|entry| Authorization::Basic {
+            username: entry.credential.username.clone(),
+            password: entry.credential.password.clone(),
         });
+        let token = entry.filter(|entry| entry.is_token);
+        let token = token.map(|entry| Authorization::Bearer(entry.credential.password.clone()));
         let refused = |what: String| Error::Refused {
             image: image.familiar(),
             what,
@@ -40,6 +43,12 @@ impl Client {
                 Err(refused(plain(asked_by)))
             }
             Challenge::Basic => Ok(basic),
+            // The token is the registry's own: whoever it names as its token service has no use
+            // for it.
+            Challenge::Bearer { .. } if token.is_some() && !may_carry_secrets(asked_by) => {
+                Err(refused(plain(asked_by)))
+            }
+            Challenge::Bearer { .. } if token.is_some() => Ok(token),
             Challenge::Bearer { realm, service } => {
                 let at = authority(asked_by);
                 let realm = Url::parse(&realm)
@@ -53,7 +62,7 @@ impl Client {
                 if basic.is_some() && !may_carry_secrets(&realm) {
                     return Err(refused(plain(&realm)));
                 }
-                let url = token_url(realm, service.as_deref(), image);
+                let url = token_url(realm, service.as_deref(), image, rights);
                 self.fetch_token(image, url, basic.as_ref()).await.map(Some)
             }
         }
@@ -65,12 +74,7 @@ impl Client {
         url: Url,
         basic: Option<&Authorization>,
     ) -> Result<Authorization, Error> {
-        let ask = Ask {
-            method: Method::GET,
-            path: "",
-            accept: None,
-            from: 0,
-        };
+        let ask = Ask::blob("", 0);
         let mut response = self.follow(image, &ask, url.clone(), basic).await?;
         let status = response.status();
         if is_denial(status) {

@@ -1,18 +1,20 @@
 //! One request: tries, credentials, redirects.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, RANGE, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
-use reqwest::{Method, Response, StatusCode, Url};
+use reqwest::{Body, Method, RequestBuilder, Response, StatusCode, Url};
 
 use crate::answer;
 use crate::challenge::Challenge;
 use crate::error::Error;
 use crate::origin::{authority, is_loopback, same_origin};
 use crate::reference::Reference;
-use crate::token::Authorization;
+use crate::token::{Authorization, Rights};
 
 use super::Client;
 
@@ -29,6 +31,23 @@ pub(crate) struct Ask<'a> {
     pub(crate) accept: Option<&'static str>,
     /// The first byte wanted; everything for 0.
     pub(crate) from: u64,
+    /// What the request is part of.
+    pub(crate) rights: Rights,
+    pub(crate) payload: Payload<'a>,
+}
+
+/// What a request carries.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    Nothing,
+    Document {
+        media_type: &'a str,
+        bytes: &'a [u8],
+    },
+    File {
+        path: &'a Path,
+        length: u64,
+    },
 }
 
 impl<'a> Ask<'a> {
@@ -38,6 +57,8 @@ impl<'a> Ask<'a> {
             path,
             accept: Some(accept),
             from: 0,
+            rights: Rights::Pull,
+            payload: Payload::Nothing,
         }
     }
 
@@ -47,6 +68,20 @@ impl<'a> Ask<'a> {
             path,
             accept: None,
             from,
+            rights: Rights::Pull,
+            payload: Payload::Nothing,
+        }
+    }
+
+    /// A part of a push.
+    pub(crate) fn push(method: Method, path: &'a str, payload: Payload<'a>) -> Self {
+        Self {
+            method,
+            path,
+            accept: None,
+            from: 0,
+            rights: Rights::Push,
+            payload,
         }
     }
 }
@@ -57,7 +92,7 @@ impl Client {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let result = self.send_authorized(image, ask).await;
+            let result = self.send_once(image, ask).await;
             let last = attempt >= self.config.attempts;
             match result {
                 Ok(response) if response.status().is_success() => return Ok(response),
@@ -85,12 +120,23 @@ impl Client {
         .await;
     }
 
-    /// One try, and a second one with a fresh authorization where the first is not let in.
-    async fn send_authorized(&self, image: &Reference, ask: &Ask<'_>) -> Result<Response, Error> {
+    async fn send_once(&self, image: &Reference, ask: &Ask<'_>) -> Result<Response, Error> {
         let url = self.url(image, ask)?;
-        let known = self.tokens.get(image);
+        self.send_authorized(image, ask, url).await
+    }
+
+    /// One try, and a second one with a fresh authorization where the first is not let in. An
+    /// address of another origin than the registry's gets none.
+    pub(crate) async fn send_authorized(
+        &self,
+        image: &Reference,
+        ask: &Ask<'_>,
+        url: Url,
+    ) -> Result<Response, Error> {
+        let own = same_origin(&url, &self.url(image, ask)?);
+        let known = self.tokens.get(image, ask.rights).filter(|_| own);
         let response = self.follow(image, ask, url.clone(), known.as_ref()).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
+        if response.status() != StatusCode::UNAUTHORIZED || !own {
             return Ok(response);
         }
         let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
@@ -98,17 +144,20 @@ impl Client {
         else {
             return Ok(response);
         };
-        let Some(fresh) = self.authorize(image, response.url(), challenge).await? else {
+        let fresh = self
+            .authorize(image, response.url(), challenge, ask.rights)
+            .await?;
+        let Some(fresh) = fresh else {
             return Ok(response);
         };
         let response = self.follow(image, ask, url, Some(&fresh)).await?;
         if response.status().is_success() {
-            self.tokens.put(image, fresh);
+            self.tokens.put(image, ask.rights, fresh);
         }
         Ok(response)
     }
 
-    fn url(&self, image: &Reference, ask: &Ask<'_>) -> Result<Url, Error> {
+    pub(crate) fn url(&self, image: &Reference, ask: &Ask<'_>) -> Result<Url, Error> {
         let base = self.origins.base(image.registry());
         let path = format!("{}/{}", image.repository(), ask.path);
         base.and_then(|base| base.join(&path).ok())
@@ -146,11 +195,20 @@ impl Client {
             if let Some(header) = header {
                 request = request.header(AUTHORIZATION, header);
             }
+            if let Some(limit) = self.config.request_timeout {
+                request = request.timeout(limit);
+            }
+            let request = loaded(request, ask.payload)
+                .await
+                .map_err(|source| Error::Local {
+                    image: image.familiar(),
+                    source,
+                })?;
             let response = request
                 .send()
                 .await
                 .map_err(|error| unreachable(image, &url, error))?;
-            let Some(next) = redirect(&response) else {
+            let Some(next) = redirect(&response, &ask.method) else {
                 return Ok(response);
             };
             self.origins
@@ -208,7 +266,7 @@ pub(super) fn is_denial(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-fn is_transient(status: StatusCode) -> bool {
+pub(crate) fn is_transient(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(
             status,
@@ -216,16 +274,40 @@ fn is_transient(status: StatusCode) -> bool {
         )
 }
 
-/// Where a redirect leads; relative ones are relative to where they come from.
-fn redirect(response: &Response) -> Option<Url> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
+/// A request with what it carries.
+async fn loaded(
+    request: RequestBuilder,
+    payload: Payload<'_>,
+) -> Result<RequestBuilder, std::io::Error> {
+    Ok(match payload {
+        Payload::Nothing => request,
+        Payload::Document { media_type, bytes } => request
+            .header(CONTENT_TYPE, media_type)
+            .body(bytes.to_vec()),
+        Payload::File { path, length } => {
+            let file = tokio::fs::File::open(path).await?;
+            request
+                .header(CONTENT_TYPE, "application/octet-stream")
+                .header(CONTENT_LENGTH, length)
+                .body(Body::from(file))
+        }
+    })
+}
+
+/// Where a redirect leads; relative ones are relative to where they come from. What changes
+/// something is repeated only where the registry says so by a 307 or 308.
+fn redirect(response: &Response, method: &Method) -> Option<Url> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    match response.status().as_u16() {
+        307 | 308 => {}
+        301..=303 if reads => {}
+        _ => return None,
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     response.url().join(location).ok()
 }
 
-fn retry_after(response: &Response) -> Option<Duration> {
+pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = |value: &HeaderValue| value.to_str().ok()?.trim().parse().ok();
     response
         .headers()

@@ -9,6 +9,7 @@
 
 mod access;
 mod documents;
+mod pushes;
 mod server;
 mod transfers;
 

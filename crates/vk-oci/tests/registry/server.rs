@@ -11,6 +11,7 @@ pub(crate) struct Request {
     /// Path and query.
     pub(crate) path: String,
     headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
@@ -133,7 +134,8 @@ impl Server {
 }
 
 fn read(stream: &TcpStream) -> Option<Request> {
-    let mut lines = BufReader::new(stream.take(64 << 10)).lines();
+    let mut reader = BufReader::new(stream.take(8 << 20));
+    let mut lines = reader.by_ref().lines();
     let first = lines.next()?.ok()?;
     let mut words = first.split(' ').map(str::to_owned);
     let (method, path) = (words.next()?, words.next()?);
@@ -146,9 +148,14 @@ fn read(stream: &TcpStream) -> Option<Request> {
         let (name, value) = line.split_once(':')?;
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.map_or(0, |(_, length)| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
     Some(Request {
         method,
         path,
         headers,
+        body,
     })
 }
