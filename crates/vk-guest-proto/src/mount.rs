@@ -54,7 +54,8 @@ choice! {
     pub enum TreeAccess {
         /// As it is.
         0 = ReadOnly,
-        /// As the lower side of an overlay whose changes go to the writable space.
+        /// As the lower side of an overlay whose changes go to the writable space. What is at its
+        /// place already is seen where the tree has nothing.
         1 = Overlay,
     }
 }

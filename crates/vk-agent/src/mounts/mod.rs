@@ -51,6 +51,7 @@ pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure>
     let at = agent.state.join("root");
     let overlay = Overlay {
         lower: &image,
+        beneath: None,
         writable: &writable.join("root"),
         mode: agent.mode,
     };
@@ -115,8 +116,11 @@ pub(crate) fn mount_tree(agent: &Agent, plan: &MountTree) -> Result<(), Failure>
         }
         TreeAccess::Overlay => {
             let writable = mounted.writable.join(format!("trees/{}", mounted.trees));
+            // What a script has put there before the tree came stays to be seen.
+            let used = std::fs::read_dir(&at).is_ok_and(|mut entries| entries.next().is_some());
             let overlay = Overlay {
                 lower: &tree,
+                beneath: used.then_some(Path::new(&at)),
                 writable: &writable,
                 mode: agent.mode,
             };

@@ -16,6 +16,8 @@ use crate::context::OrFail;
 pub(super) struct Overlay<'a> {
     /// What is seen through it.
     pub(super) lower: &'a Path,
+    /// What is seen where that has nothing.
+    pub(super) beneath: Option<&'a Path>,
     /// Where its changes go; made where missing.
     pub(super) writable: &'a Path,
     pub(super) mode: Mode,
@@ -48,11 +50,12 @@ pub(super) fn mount_overlay(overlay: &Overlay<'_>, at: &Path) -> Result<(), Fail
     for extra in extras(overlay.mode) {
         fresh(&work).or_fail(what)?;
         let mut options = Vec::new();
-        for (name, path) in [
-            ("lowerdir=", overlay.lower),
-            (",upperdir=", &upper),
-            (",workdir=", &work),
-        ] {
+        let beneath = overlay.beneath.map(|path| (":", path));
+        let lower = std::iter::once(("lowerdir=", overlay.lower)).chain(beneath);
+        for (name, path) in lower.chain([
+            (",upperdir=", upper.as_path()),
+            (",workdir=", work.as_path()),
+        ]) {
             options.extend_from_slice(name.as_bytes());
             options.extend(escaped(path.as_os_str().as_bytes()));
         }

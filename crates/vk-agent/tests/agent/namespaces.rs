@@ -230,6 +230,26 @@ fn a_symlink_of_the_image_does_not_lead_a_mount_out_of_it() {
 }
 
 #[test]
+fn what_lies_at_a_trees_place_is_seen_beneath_it() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let heard = run(
+        &mut host,
+        "mkdir -p /builds/g/p.tmp /builds/dir && echo kept >/builds/g/p.tmp/env \
+         && echo hidden >/builds/gone && echo beside >/builds/dir/other",
+    );
+    assert_eq!(heard.end().status, ExitStatus::Code { code: 0 });
+    let sources = sources(&host);
+    mount_tree(&mut host, &sources, "/builds", TreeAccess::Overlay);
+    let heard = run(
+        &mut host,
+        "cd /builds && cat g/p.tmp/env gone dir/other dir/file && echo more >>g/p.tmp/env \
+         && cat g/p.tmp/env",
+    );
+    assert_eq!(heard.text(), "kept\nxbeside\nfrom the image\nkept\nmore\n");
+}
+
+#[test]
 fn the_root_is_mounted_once_and_trees_only_after_it() {
     let Some(mut host) = start() else { return };
     let tree = |path: &str| Volume::Directory {
