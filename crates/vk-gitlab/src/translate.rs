@@ -4,15 +4,14 @@
 //! Warnings name things as they were written, never a value (SPEC-75).
 
 mod cache;
-mod cachekey;
 mod expand;
 mod image;
 mod job;
 mod policy;
 mod url;
 
-pub use cachekey::{Sanitized, sanitize};
 pub use expand::Expander;
 pub use job::{Refused, Runner, Translated, is_timestamped, translate};
 pub use policy::policy_lines;
 pub use url::clean_repo_url;
+pub use vk_hub_proto::job::{Sanitized, sanitize};

@@ -1,10 +1,12 @@
 //! The job: what it is ([`JobSpec`]), how it ended ([`JobResult`]), and GitLab's word for that.
 
+mod cache_key;
 mod failure;
 mod redact;
 mod result;
 mod spec;
 
+pub use cache_key::{Sanitized, sanitize};
 pub use failure::gitlab_failure_reason;
 pub use redact::MASKED;
 

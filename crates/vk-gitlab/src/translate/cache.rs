@@ -1,9 +1,8 @@
 //! Caches (SPEC-03, SPEC-46 to SPEC-48, SPEC-73, SPEC-74).
 
 use gitlab_runner_api::response;
-use vk_hub_proto::job::{CachePolicy, CacheSpec};
+use vk_hub_proto::job::{CachePolicy, CacheSpec, Sanitized, sanitize};
 
-use super::cachekey::{Sanitized, sanitize};
 use super::expand::Expander;
 use super::job::when;
 

@@ -1,4 +1,5 @@
-//! Cache keys made fit to be paths (SPEC-03, PORT-34; behaviour of gitlab-runner's cachekey).
+//! Cache keys made fit to be paths (SPEC-03, PORT-34; behaviour of gitlab-runner's cachekey): the
+//! daemon does it to a job's own keys, the node to the one that it reads from a variable.
 
 /// What became of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
