@@ -1,5 +1,7 @@
 //! The node's configuration: TOML, unknown keys refused with their line.
 
+mod place;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +13,9 @@ use vk_node_core::sizing::Sizes;
 
 use crate::size::Size;
 
+/// Longest time that an image built here counts as at hand.
+const IMAGE_IDLE_MAX_SECS: u64 = 365 * 86_400;
+
 /// The node's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -18,6 +23,9 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Where the node keeps everything.
     pub state_dir: PathBuf,
+    /// Whether `[node] runner` says that no gitlab-runner of the host's own runs jobs (PLACE-20);
+    /// where it says nothing, the host is looked at.
+    pub no_runner: bool,
     /// The labels it declares (PLACE-05).
     pub labels: Vec<Name>,
     /// The image of a job that names none.
@@ -60,6 +68,8 @@ pub struct Schedule {
     pub max_concurrency: Option<u32>,
     /// How long a job may wait for what exceeds its reservation (ADM-34).
     pub wait_timeout: Duration,
+    /// How long an image that was built here counts as at hand.
+    pub image_cache_idle: Duration,
 }
 
 /// A configuration that cannot be used.
@@ -83,15 +93,21 @@ pub enum ConfigError {
         why: String,
     },
     /// A value is not possible.
-    #[error("{}: {key}: {must}", path.display())]
+    #[error("{}{}: {key}: {must}", path.display(), at(*line))]
     Value {
         /// Which file.
         path: PathBuf,
+        /// The key's line, from 1, where the file has the key.
+        line: Option<usize>,
         /// Which key.
         key: &'static str,
         /// What is wrong, and what it must be.
         must: String,
     },
+}
+
+fn at(line: Option<usize>) -> String {
+    line.map(|line| format!(":{line}")).unwrap_or_default()
 }
 
 #[derive(Default, Deserialize)]
@@ -107,6 +123,7 @@ struct File {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct NodeTable {
+    runner: Option<String>,
     labels: Vec<Name>,
 }
 
@@ -151,6 +168,7 @@ struct ScheduleTable {
     disk_admission: Option<bool>,
     max_concurrency: Option<u32>,
     wait_timeout_secs: Option<u64>,
+    image_cache_idle_secs: Option<u64>,
 }
 
 /// Files that are looked for where none is named.
@@ -200,6 +218,7 @@ impl Config {
         })?;
         let wrong = |key, must: &str| ConfigError::Value {
             path: path.to_owned(),
+            line: place::line(text, key),
             key,
             must: must.to_owned(),
         };
@@ -210,8 +229,20 @@ impl Config {
                 return Err(wrong("net.mode", &must));
             }
         }
+        let no_runner = match file.node.runner.as_deref() {
+            None => false,
+            Some("none") => true,
+            Some(other) => {
+                let must = format!(
+                    "{other:?} is no choice: set it to \"none\" where this host takes jobs of the \
+                     hub, or leave it out to have the host looked at"
+                );
+                return Err(wrong("node.runner", &must));
+            }
+        };
         if file.node.labels.len() > INVENTORY_LIST {
-            return Err(wrong("node.labels", "there are at most 64 labels"));
+            let must = "there are at most 64 labels: leave some out";
+            return Err(wrong("node.labels", must));
         }
         let absolute = |path: PathBuf| base.map_or_else(|| path.clone(), |base| base.join(&path));
         let schedule = schedule(&file.executor.schedule).map_err(|(key, must)| wrong(key, must))?;
@@ -226,6 +257,7 @@ impl Config {
             state_dir: file
                 .state_dir
                 .map_or_else(|| PathBuf::from("/var/lib/vk"), absolute),
+            no_runner,
             labels: file.node.labels,
             image: file.executor.image.filter(|image| !image.is_empty()),
             insecure_registries: file.registry.insecure,
@@ -281,83 +313,20 @@ fn schedule(table: &ScheduleTable) -> Result<Schedule, Wrong> {
         let must = "0 would take no job at all: leave it out for no limit";
         return Err(("executor.schedule.max_concurrency", must));
     }
+    let idle_secs = table.image_cache_idle_secs.unwrap_or(1800);
+    if idle_secs > IMAGE_IDLE_MAX_SECS {
+        let must = "it may be at most 31536000, a year";
+        return Err(("executor.schedule.image_cache_idle_secs", must));
+    }
     Ok(Schedule {
         mem_mib: table.mem_budget.map(Size::mib),
         disk_bytes: table.disk_budget.map(Size::bytes),
         disk_admission: table.disk_admission.unwrap_or(true),
         max_concurrency: table.max_concurrency,
         wait_timeout: Duration::from_secs(table.wait_timeout_secs.unwrap_or(600)),
+        image_cache_idle: Duration::from_secs(idle_secs),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<Config, String> {
-        let base = Path::new("/etc/vk");
-        Config::parse(text, &base.join("config.toml"), Some(base))
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn every_key_has_a_default() {
-        let config = parse("").unwrap();
-        assert_eq!(config.state_dir, Path::new("/var/lib/vk"));
-        assert_eq!(config.vm.sizes, Sizes::default());
-        assert_eq!(config.schedule.wait_timeout, Duration::from_secs(600));
-        assert!(config.labels.is_empty() && config.schedule.disk_admission);
-        assert!(config.schedule.max_concurrency.is_none() && config.schedule.mem_mib.is_none());
-    }
-
-    #[test]
-    fn keys_are_read_and_paths_are_the_files_own() {
-        let config = parse(
-            "state_dir = \"state\"\n[node]\nlabels = [\"fast\"]\n[net]\nmode = \"none\"\n\
-             [executor]\nimage = \"debian\"\n[executor.vm]\ncpus = 2\nmem = \"1G\"\nmax_mem = \"2G\"\n\
-             bundle = \"/boot/vk\"\n[executor.schedule]\nmem_budget = \"8G\"\ndisk_budget = \"100G\"\n\
-             max_concurrency = 3\n",
-        )
-        .unwrap();
-        assert_eq!(config.state_dir, Path::new("/etc/vk/state"));
-        assert_eq!(config.vm.bundle.as_deref(), Some(Path::new("/boot/vk")));
-        let sizes = Sizes {
-            cpus: 2,
-            mem_mib: 1024,
-            max_cpus: 2,
-            max_mem_mib: 2048,
-        };
-        assert_eq!(config.vm.sizes, sizes);
-        assert_eq!(config.schedule.mem_mib, Some(8192));
-        assert_eq!(config.schedule.disk_bytes, Some(100 << 30));
-        assert_eq!(config.schedule.max_concurrency, Some(3));
-        assert_eq!(config.image.as_deref(), Some("debian"));
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_by_name() {
-        for (text, says) in [
-            ("state = 1", "line 1"),
-            ("[executor.vm]\n\nmemory = 3", "line 3"),
-            ("[net]\nmode = \"switch\"", "net.mode"),
-            ("[executor.vm]\nmem = \"0\"", "no size"),
-            ("[executor.vm]\nmem = \"64M\"", "128M"),
-            ("[executor.vm]\ncpus = 0", "executor.vm.cpus"),
-            (
-                "[executor.vm]\ncpus = 4\nmax_cpus = 2",
-                "executor.vm.max_cpus",
-            ),
-            (
-                "[executor.schedule]\nmax_concurrency = 0",
-                "max_concurrency",
-            ),
-            ("[node]\nlabels = [\"\"]", "line 2"),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(
-                error.contains("/etc/vk/config.toml") && error.contains(says),
-                "{error}"
-            );
-        }
-    }
-}
+mod tests;

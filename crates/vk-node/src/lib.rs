@@ -15,6 +15,7 @@ mod host;
 pub mod job;
 pub mod join;
 pub mod journal;
+mod own_runner;
 mod session;
 pub mod size;
 pub mod state_dir;

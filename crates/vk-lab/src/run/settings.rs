@@ -54,7 +54,10 @@ fn node(options: &FleetOptions) -> Result<Table, RunError> {
     if let Some(image) = &options.image {
         executor.insert("image".into(), image.clone().into());
     }
-    let mut table = table! { executor = executor };
+    // A node of a few minutes, which nothing else gives work to: what else the host runs is no
+    // matter.
+    let own = table! { runner = "none" };
+    let mut table = table! { executor = executor, node = own };
     if let Some(given) = &options.node_config {
         merge(&mut table, read(given)?);
     }

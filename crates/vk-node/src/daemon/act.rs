@@ -126,7 +126,7 @@ impl Actor {
             placed: Some(Placed {
                 runner: status.own_runner.clone(),
                 limit: self.parts.core.max_concurrency,
-                image_cache_idle_secs: None,
+                image_cache_idle_secs: Some(self.parts.image_cache_idle.as_secs()),
             }),
             ..Report::default()
         }

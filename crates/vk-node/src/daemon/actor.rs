@@ -35,6 +35,8 @@ pub(crate) enum Message {
     Job(JobId, Box<News>),
     /// What may be granted.
     Budgets(Budgets),
+    /// The host's own gitlab-runner, in words, where there is one.
+    OwnRunner(Option<String>),
     /// An operator's call.
     Call(Call, oneshot::Sender<Result<serde_json::Value, String>>),
     /// End, once what was begun is durable.
@@ -48,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) program: JobProgram,
     pub(crate) settings: serde_json::Value,
     pub(crate) kill: KillPoints,
+    /// How long an image that was built here counts as at hand.
+    pub(crate) image_cache_idle: Duration,
     pub(crate) disk: Disk,
     pub(crate) told: mpsc::Receiver<Told>,
     pub(crate) admission: watch::Sender<Admission>,
@@ -182,6 +186,7 @@ impl Actor {
         match message {
             Message::Job(job, news) => self.news(job, *news),
             Message::Budgets(budgets) => self.input(Input::Budgets(budgets)),
+            Message::OwnRunner(found) => self.input(Input::OwnRunner(found)),
             Message::Call(call, reply) => {
                 // An operator who left needs no answer.
                 let _ = reply.send(self.call(call));

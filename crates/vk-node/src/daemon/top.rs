@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::host;
 use crate::job::spawn::JobProgram;
 use crate::journal::{Journal, JournalError};
+use crate::own_runner::{self, Places};
 use crate::session::{Link, keep};
 use crate::state_dir::{StateDir, StateLock};
 
@@ -119,12 +120,14 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
         enrolment.id.to_string(),
         enrolment.hub.to_string(),
     );
+    let places = Places::of_host();
     let parts = Parts {
-        core: core_config(&config, &state),
+        core: core_config(&config, &state, &places),
         state: state.clone(),
         program,
         settings,
         kill,
+        image_cache_idle: config.schedule.image_cache_idle,
         disk: Disk::start(journal, state.clone()).map_err(system("start the journal's thread"))?,
         told,
         admission,
@@ -146,7 +149,7 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
     let (hang_up, hung_up) = oneshot::channel();
     let session = tokio::spawn(keep(link, hung_up));
     let mut actor = tokio::spawn(actor.run());
-    let measuring = tokio::spawn(measure(config, state, own.clone()));
+    let measuring = tokio::spawn(measure(config, state, places, own.clone()));
     let operators = tokio::spawn(answer(listener, own.clone()));
     tracing::info!("the node runs");
     let mut session = session;
@@ -195,24 +198,42 @@ const EMPTY: Admission = Admission {
     waiting: 0,
 };
 
-fn core_config(config: &Config, state: &StateDir) -> CoreConfig {
+fn core_config(config: &Config, state: &StateDir, places: &Places) -> CoreConfig {
+    let own_runner = own_runner::found(config, places);
+    if let Some(found) = &own_runner {
+        tracing::warn!("no job of the hub's is taken: {found}");
+    }
     CoreConfig {
         budgets: host::budgets(&config.schedule, state),
         sizes: config.vm.sizes,
         max_concurrency: config.schedule.max_concurrency,
         wait_timeout: config.schedule.wait_timeout,
+        own_runner,
         ..CoreConfig::default()
     }
 }
 
-async fn measure(config: Config, state: StateDir, to: mpsc::Sender<Message>) {
+/// Looks again and again at what changes on a host.
+async fn measure(config: Config, state: StateDir, places: Places, to: mpsc::Sender<Message>) {
     let mut ticks = interval(MEASURE);
     let mut last = None;
+    let mut own_runner = own_runner::found(&config, &places);
     loop {
         ticks.tick().await;
-        let (schedule, state) = (config.schedule.clone(), state.clone());
-        let measuring = tokio::task::spawn_blocking(move || host::budgets(&schedule, &state));
-        let Ok(budgets) = measuring.await else { return };
+        let (config, state, places) = (config.clone(), state.clone(), places.clone());
+        let measuring = tokio::task::spawn_blocking(move || {
+            let found = own_runner::found(&config, &places);
+            (host::budgets(&config.schedule, &state), found)
+        });
+        let Ok((budgets, found)) = measuring.await else {
+            return;
+        };
+        if own_runner != found {
+            own_runner.clone_from(&found);
+            if to.send(Message::OwnRunner(found)).await.is_err() {
+                return;
+            }
+        }
         if last.replace(budgets) != Some(budgets)
             && to.send(Message::Budgets(budgets)).await.is_err()
         {

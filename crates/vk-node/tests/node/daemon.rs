@@ -78,7 +78,7 @@ impl Node {
     pub fn with_wait(url: &str, secs: u64) -> Node {
         let dir = tempfile::tempdir().unwrap();
         let config = format!(
-            "state_dir = \"state\"\n[executor.schedule]\nmem_budget = \"6G\"\n\
+            "state_dir = \"state\"\n[node]\nrunner = \"none\"\n[executor.schedule]\nmem_budget = \"6G\"\n\
                       disk_budget = \"100G\"\nwait_timeout_secs = {secs}\n"
         );
         std::fs::write(dir.path().join("config.toml"), config).unwrap();

@@ -26,6 +26,9 @@ pub(crate) struct Settings {
     pub(crate) held: bool,
     /// Whether the hub takes a limit of its files' sizes for a full disk, not for its end.
     pub(crate) limited: bool,
+    /// Lines of the node's `[node]`. The host that tests run on may be anybody's: what it has of
+    /// its own is nothing to them.
+    pub(crate) node: String,
     /// Lines of the node's `[executor.vm]`.
     pub(crate) vm: String,
     /// Lines of the node's `[executor.schedule]`.
@@ -44,6 +47,7 @@ impl Default for Settings {
             concurrent: 2,
             held: false,
             limited: false,
+            node: "runner = \"none\"".to_owned(),
             vm: String::new(),
             schedule: "mem_budget = \"2G\"".to_owned(),
             environment: Vec::new(),
@@ -76,9 +80,9 @@ impl Settings {
         write(
             "vk.toml",
             format!(
-                "state_dir = \"node\"\n[executor]\nimage = \"busybox\"\n[executor.vm]\n\
+                "state_dir = \"node\"\n[node]\n{}\n[executor]\nimage = \"busybox\"\n[executor.vm]\n\
                  {guest}\ncpus = 1\n{}\n[executor.schedule]\ndisk_admission = false\n{}\n",
-                self.vm, self.schedule
+                self.node, self.vm, self.schedule
             ),
         );
         write(

@@ -188,7 +188,7 @@ fn configure(dir: &Path, root: &Path, hub: u16, lab: u16) {
     write(
         "vk.toml",
         format!(
-            "state_dir = \"node\"\n[executor]\nimage = \"debian:12\"\n[executor.vm]\n\
+            "state_dir = \"node\"\n[node]\nrunner = \"none\"\n[executor]\nimage = \"debian:12\"\n[executor.vm]\n\
              bundle = \"{}\"\ncpus = 1\nmem = \"512M\"\n",
             root.join("guest").display()
         ),

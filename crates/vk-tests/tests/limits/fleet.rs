@@ -322,7 +322,7 @@ fn configure(dir: &Path, root: &Path, guests: Guests, hub: u16, lab: u16) {
     write(
         "vk.toml",
         format!(
-            "state_dir = \"node\"\n[executor]\nimage = \"{image}\"\n[executor.vm]\n{machine}\n\
+            "state_dir = \"node\"\n[node]\nrunner = \"none\"\n[executor]\nimage = \"{image}\"\n[executor.vm]\n{machine}\n\
              cpus = 1\nmem = \"{MEMORY}M\"\n[executor.schedule]\nmem_budget = \"1G\"\n\
              disk_budget = \"8G\"\n"
         ),

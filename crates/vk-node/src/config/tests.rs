@@ -1,0 +1,130 @@
+//! Every key: its default, what it takes, what it refuses and how that is said.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    let base = Path::new("/etc/vk");
+    Config::parse(text, &base.join("config.toml"), Some(base)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_key_has_a_default() {
+    let config = parse("").unwrap();
+    assert_eq!(config.state_dir, Path::new("/var/lib/vk"));
+    assert_eq!(config.vm.sizes, Sizes::default());
+    assert_eq!(config.schedule.wait_timeout, Duration::from_secs(600));
+    assert!(config.labels.is_empty() && config.schedule.disk_admission);
+    assert!(config.schedule.max_concurrency.is_none() && config.schedule.mem_mib.is_none());
+}
+
+#[test]
+fn keys_are_read_and_paths_are_the_files_own() {
+    let config = parse(
+        "state_dir = \"state\"\n[node]\nlabels = [\"fast\"]\n[net]\nmode = \"none\"\n\
+         [executor]\nimage = \"debian\"\n[executor.vm]\ncpus = 2\nmem = \"1G\"\nmax_mem = \"2G\"\n\
+         bundle = \"/boot/vk\"\n[executor.schedule]\nmem_budget = \"8G\"\ndisk_budget = \"100G\"\n\
+         max_concurrency = 3\n",
+    )
+    .unwrap();
+    assert_eq!(config.state_dir, Path::new("/etc/vk/state"));
+    assert_eq!(config.vm.bundle.as_deref(), Some(Path::new("/boot/vk")));
+    let sizes = Sizes {
+        cpus: 2,
+        mem_mib: 1024,
+        max_cpus: 2,
+        max_mem_mib: 2048,
+    };
+    assert_eq!(config.vm.sizes, sizes);
+    assert_eq!(config.schedule.mem_mib, Some(8192));
+    assert_eq!(config.schedule.disk_bytes, Some(100 << 30));
+    assert_eq!(config.schedule.max_concurrency, Some(3));
+    assert_eq!(config.image.as_deref(), Some("debian"));
+}
+
+/// CFG-11
+#[test]
+fn what_a_host_says_of_itself_is_read() {
+    let nothing = parse("").unwrap();
+    assert!(!nothing.no_runner && nothing.labels.is_empty());
+    assert_eq!(nothing.schedule.max_concurrency, None);
+    assert_eq!(nothing.schedule.image_cache_idle, Duration::from_secs(1800));
+    let all = parse(
+        "[node]\nrunner = \"none\"\nlabels = [\"large-memory\", \"arm\"]\n[executor.schedule]\n\
+         max_concurrency = 7\nimage_cache_idle_secs = 60\n",
+    )
+    .unwrap();
+    assert!(all.no_runner);
+    let labels = all.labels.iter().map(ToString::to_string);
+    assert_eq!(labels.collect::<Vec<_>>(), ["large-memory", "arm"]);
+    assert_eq!(all.schedule.max_concurrency, Some(7));
+    assert_eq!(all.schedule.image_cache_idle, Duration::from_secs(60));
+}
+
+/// CFG-11
+#[test]
+fn what_cannot_be_is_refused_with_its_line_and_what_to_do() {
+    let many = format!("[node]\nlabels = [{}]", "\"a\",".repeat(65));
+    for (text, line, says) in [
+        ("[node]\n\nrunner = \"shell\"", 3, "set it to \"none\""),
+        ("[node]\nlabels = [\"\"]", 2, "labels"),
+        ("[node]\nlabels = \"fast\"", 2, "labels"),
+        (&many, 2, "leave some out"),
+        ("[node]\nlabel = [\"fast\"]", 2, "labels"),
+        (
+            "[executor]\nimage = \"x\"\n[executor.schedule]\nmax_concurrency = 0",
+            4,
+            "leave it out for no limit",
+        ),
+        (
+            "[executor.schedule]\nmax_concurrency = -1",
+            2,
+            "max_concurrency",
+        ),
+        (
+            "[executor.schedule]\nimage_cache_idle_secs = 31536001",
+            2,
+            "at most 31536000",
+        ),
+        (
+            "executor = { schedule = { image_cache_idle_secs = \"1h\" } }",
+            1,
+            "image_cache_idle_secs",
+        ),
+    ] {
+        let error = parse(text).unwrap_err();
+        let at = [
+            format!("/etc/vk/config.toml:{line}: "),
+            format!("TOML parse error at line {line},"),
+        ];
+        let has_line = at.iter().any(|at| error.contains(at));
+        assert!(has_line && error.contains(says), "{text}: {error}");
+        assert!(error.contains("/etc/vk/config.toml"), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    for (text, says) in [
+        ("state = 1", "line 1"),
+        ("[executor.vm]\n\nmemory = 3", "line 3"),
+        ("[net]\nmode = \"switch\"", "net.mode"),
+        ("[executor.vm]\nmem = \"0\"", "no size"),
+        ("[executor.vm]\nmem = \"64M\"", "128M"),
+        ("[executor.vm]\ncpus = 0", "executor.vm.cpus"),
+        (
+            "[executor.vm]\ncpus = 4\nmax_cpus = 2",
+            "executor.vm.max_cpus",
+        ),
+        (
+            "[executor.schedule]\nmax_concurrency = 0",
+            "max_concurrency",
+        ),
+        ("[node]\nlabels = [\"\"]", "line 2"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(
+            error.contains("/etc/vk/config.toml") && error.contains(says),
+            "{error}"
+        );
+    }
+}
