@@ -152,6 +152,9 @@ impl NodeCore {
             },
             Input::Desired(desired) => self.desired(desired, out),
             Input::Command { id, op, expired } => self.command(id, &op, expired, out),
+            Input::Operator { id, op } => {
+                self.new_command(id, &op, false, out);
+            }
             Input::Job { job, event } => self.job_event(job, event, out),
             Input::Budgets(budgets) => {
                 self.ledger.set_budgets(budgets);

@@ -46,6 +46,14 @@ pub enum Input {
         /// Too late to begin.
         expired: bool,
     },
+    /// The same by an operator on this host: nobody waits for an ack. What came of it:
+    /// [`NodeCore::outcome`](crate::NodeCore::outcome).
+    Operator {
+        /// An ID that was never used before.
+        id: CommandId,
+        /// What to do.
+        op: CommandOp,
+    },
     /// What became of a job's process, directory or output.
     Job {
         /// Which job.

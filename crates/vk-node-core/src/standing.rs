@@ -150,7 +150,14 @@ impl NodeCore {
         }
     }
 
-    fn new_command(
+    /// What came of a command, where it is one of the last; none where nothing of it was kept, as
+    /// while the journal cannot be written.
+    #[must_use]
+    pub fn outcome(&self, id: CommandId) -> Option<&CommandOutcome> {
+        self.commands.get(&id)
+    }
+
+    pub(crate) fn new_command(
         &mut self,
         id: CommandId,
         op: &CommandOp,

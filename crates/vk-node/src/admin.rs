@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
+use vk_hub_proto::node_session::NodeState;
 
 use crate::job::socket::{connect, listen};
 use crate::state_dir::StateDir;
@@ -31,6 +32,18 @@ pub enum Call {
     Status,
     /// Its jobs, past and present: a list of [`JobView`]s.
     Jobs,
+    /// Take no new work, let present work end: nothing, once that is kept.
+    Drain,
+    /// Take work again: nothing, once that is kept.
+    Undrain,
+    /// How the node stands, as soon as that differs from what the asker knows, or after a while: a
+    /// [`StatusView`].
+    Change {
+        /// The state as known.
+        state: NodeState,
+        /// The number of jobs as known.
+        jobs: usize,
+    },
     /// End every job `interrupted`, as before the host stops (FAIL-12).
     InterruptJobs,
 }
@@ -86,6 +99,33 @@ pub async fn status(state: &StateDir) -> Result<StatusView, CallError> {
 /// See [`CallError`].
 pub async fn jobs(state: &StateDir) -> Result<Vec<JobView>, CallError> {
     call(state, Call::Jobs).await
+}
+
+/// Has the daemon of a state directory take no new work, also after a restart; jobs and reservations
+/// that it has come to their end.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn drain(state: &StateDir) -> Result<(), CallError> {
+    call(state, Call::Drain).await
+}
+
+/// Ends a drain.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn undrain(state: &StateDir) -> Result<(), CallError> {
+    call(state, Call::Undrain).await
+}
+
+/// How the node stands, once its state or its number of jobs is another one than known, or after
+/// some 20 seconds.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn change(state: &StateDir, known: &StatusView) -> Result<StatusView, CallError> {
+    let (known, jobs) = (known.state, known.jobs);
+    call(state, Call::Change { state: known, jobs }).await
 }
 
 /// Has the daemon of a state directory end every job `interrupted`.

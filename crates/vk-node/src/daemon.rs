@@ -3,6 +3,7 @@
 mod act;
 mod actor;
 mod disk;
+mod operate;
 mod sweep;
 mod top;
 

@@ -12,6 +12,7 @@ use vk_node::state_dir::{StateDir, StateDirError};
 
 use crate::start::run_async;
 
+mod drain;
 mod driver;
 mod run;
 mod show;
@@ -39,6 +40,14 @@ enum Command {
     Jobs(ShowArguments),
     /// Show how this node stands.
     Status(ShowArguments),
+    /// Take no new work, and let the jobs that are here come to their end.
+    ///
+    /// Reservations that the node gave are still honoured; no new ones are given. It stays so over
+    /// restarts of the node, until `vk node undrain`.
+    #[command(after_help = DRAIN_EXAMPLES)]
+    Drain(DrainArguments),
+    /// Take work again.
+    Undrain(Place),
     /// One job's process.
     #[command(hide = true)]
     Job {
@@ -78,6 +87,19 @@ struct JoinArguments {
     place: Place,
 }
 
+const DRAIN_EXAMPLES: &str = "Examples:
+  vk node drain --wait && systemctl stop vk-node    # before maintenance
+  vk node undrain                                   # after it";
+
+#[derive(Debug, Args)]
+struct DrainArguments {
+    /// Return once nothing is left here, telling on standard error what is.
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
 #[derive(Debug, Args)]
 struct ShowArguments {
     /// As JSON.
@@ -113,6 +135,11 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let state = arguments.place.state()?;
             show::status(&state, arguments.json).await
         }),
+        Command::Drain(arguments) => run_async(async move {
+            let state = arguments.place.state()?;
+            drain::drain(&state, arguments.wait).await
+        }),
+        Command::Undrain(place) => run_async(async move { drain::undrain(&place.state()?).await }),
         Command::Job { dir } => run::job(&dir),
     };
     match done {

@@ -110,6 +110,32 @@ fn a_quarantine_gives_reservations_back_and_only_a_release_ends_it() {
 
 /// DISP-31
 #[test]
+fn an_operators_drain_on_the_host_needs_no_session_and_is_kept() {
+    let mut node = Node::connected();
+    node.give(Input::SessionLost);
+    let drain = CommandId::from_bytes([8; 16]);
+    let undrain = CommandId::from_bytes([9; 16]);
+    let effects = node.give(Input::Operator {
+        id: drain,
+        op: CommandOp::Drain,
+    });
+    assert_eq!(effects, []);
+    assert_eq!(node.core.outcome(drain), Some(&CommandOutcome::Done));
+    node.restart();
+    assert_eq!(node.core.state(), NodeState::Drained);
+    node.connect();
+    assert_eq!(offered(&mut node, 1), Some(RefusalReason::NotReady));
+    let effects = node.give(Input::Operator {
+        id: undrain,
+        op: CommandOp::Undrain,
+    });
+    let acks = |effect: &Effect| matches!(effect, Effect::SendAck { .. });
+    assert!(!effects.iter().any(acks), "{effects:?}");
+    assert_eq!(offered(&mut node, 1), None);
+}
+
+/// DISP-31
+#[test]
 fn maintenance_and_a_stop_of_acquisition_refuse_new_work() {
     let mut node = Node::connected();
     node.give(Input::Maintenance(true));

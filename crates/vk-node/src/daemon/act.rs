@@ -37,6 +37,10 @@ impl Actor {
     /// Releases a durable step's effects.
     pub(crate) fn release(&mut self, step: Step) {
         let mut records = step.records;
+        if let Some((answer, reply)) = step.answer {
+            // An operator who left needs no answer.
+            let _ = reply.send(answer);
+        }
         if step.effects.is_empty() {
             self.parts.kill.after_records(&records);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use vk_hub_proto::JobId;
 use vk_hub_proto::dispatch::HubJobMessage;
@@ -16,12 +16,13 @@ use vk_node_core::{Budgets, Config as CoreConfig, Effect, Input, NodeCore, Recor
 use vk_step::{Core as _, Now, OpenError};
 
 use super::disk::{Batch, Disk, DiskError, Done, StartFile};
+use super::operate::{Answer, Reply, Waiting};
 use crate::admin::Call;
 use crate::job::attend::{News, Orders};
 use crate::job::spawn::JobProgram;
 use crate::session::{Outbox, Told, chain};
 use crate::state_dir::StateDir;
-use crate::view::{StatusView, Views};
+use crate::view::Views;
 
 /// How long after a failed write the disk is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
@@ -38,7 +39,7 @@ pub(crate) enum Message {
     /// The host's own gitlab-runner, in words, where there is one.
     OwnRunner(Option<String>),
     /// An operator's call.
-    Call(Call, oneshot::Sender<Result<serde_json::Value, String>>),
+    Call(Call, Reply),
     /// End, once what was begun is durable.
     Stop,
 }
@@ -64,6 +65,8 @@ pub(crate) struct Step {
     pub(crate) records: Vec<Record>,
     pub(crate) effects: Vec<Effect>,
     start: Option<StartFile>,
+    /// What an operator is told once the step is durable.
+    pub(crate) answer: Option<(Answer, Reply)>,
 }
 
 /// What the disk has.
@@ -99,6 +102,8 @@ pub(crate) struct Actor {
     mend_at: Option<Instant>,
     compacted: u64,
     stopping: bool,
+    /// Operators that wait for a change.
+    pub(crate) changes: Vec<Waiting>,
 }
 
 /// A daemon that cannot go on.
@@ -141,6 +146,7 @@ impl Actor {
             mend_at: None,
             compacted: 0,
             stopping: false,
+            changes: Vec::new(),
         };
         actor.read_left_states();
         actor.gather(Vec::new(), effects, None);
@@ -157,7 +163,9 @@ impl Actor {
             self.parts.admission.send_if_modified(|shown| {
                 std::mem::replace(shown, self.core.admission()) != *shown
             });
+            self.tell_changes();
             let deadline = self.core.next_deadline().map(|at| self.moment(at));
+            let change = self.next_change();
             tokio::select! {
                 done = self.parts.disk.done() => self.disk_done(done)?,
                 told = self.parts.told.recv(), if !self.stopping => match told {
@@ -170,6 +178,7 @@ impl Actor {
                     }
                 }
                 () = at(deadline) => self.input(Input::Timeout),
+                () = at(change) => {}
                 () = at(self.mend_at) => {
                     self.mend_at = None;
                     self.parts.disk.mend();
@@ -187,10 +196,7 @@ impl Actor {
             Message::Job(job, news) => self.news(job, *news),
             Message::Budgets(budgets) => self.input(Input::Budgets(budgets)),
             Message::OwnRunner(found) => self.input(Input::OwnRunner(found)),
-            Message::Call(call, reply) => {
-                // An operator who left needs no answer.
-                let _ = reply.send(self.call(call));
-            }
+            Message::Call(call, reply) => self.call(call, reply),
             Message::Stop => self.stopping = true,
         }
     }
@@ -201,32 +207,6 @@ impl Actor {
         }
         for event in news.events {
             self.input(Input::Job { job, event });
-        }
-    }
-
-    fn call(&mut self, call: Call) -> Result<serde_json::Value, String> {
-        let value = match call {
-            Call::Jobs => serde_json::to_value(self.views.all()),
-            Call::Status => serde_json::to_value(self.status()),
-            Call::InterruptJobs => {
-                self.input(Input::InterruptJobs);
-                Ok(serde_json::Value::Null)
-            }
-        };
-        value.map_err(|error| error.to_string())
-    }
-
-    fn status(&self) -> StatusView {
-        let (version, node_id, hub) = self.parts.who.clone();
-        StatusView {
-            version,
-            node_id,
-            hub,
-            connected: self.session.is_some(),
-            state: self.core.state(),
-            admission: self.core.admission(),
-            store_failed: self.core.status().store_failed,
-            jobs: self.views.present(),
         }
     }
 
@@ -299,12 +279,21 @@ impl Actor {
         self.gather(step.records, step.effects, file);
     }
 
-    fn input(&mut self, input: Input) {
-        let step = self.core.handle(now(self.origin), input);
+    pub(crate) fn input(&mut self, input: Input) {
+        let step = self.handle(input);
         self.gather(step.records, step.effects, None);
     }
 
-    fn gather(&mut self, records: Vec<Record>, effects: Vec<Effect>, start: Option<StartFile>) {
+    pub(crate) fn handle(&mut self, input: Input) -> vk_step::Step<Record, Effect> {
+        self.core.handle(now(self.origin), input)
+    }
+
+    pub(crate) fn gather(
+        &mut self,
+        records: Vec<Record>,
+        effects: Vec<Effect>,
+        start: Option<StartFile>,
+    ) {
         if records.is_empty() && effects.is_empty() {
             return;
         }
@@ -318,7 +307,28 @@ impl Actor {
             start: start.filter(taken),
             records,
             effects,
+            answer: None,
         };
+        self.queue(step);
+    }
+
+    /// The same, where an operator waits for it.
+    pub(crate) fn gather_for(
+        &mut self,
+        records: Vec<Record>,
+        effects: Vec<Effect>,
+        answer: (Answer, Reply),
+    ) {
+        self.views.records(&records);
+        self.queue(Step {
+            records,
+            effects,
+            start: None,
+            answer: Some(answer),
+        });
+    }
+
+    fn queue(&mut self, step: Step) {
         let idle = matches!(self.writing, Writing::Idle | Writing::Failed);
         if idle && self.gathering.is_empty() && step.records.is_empty() {
             self.parts.kill.before(&step.records, &step.effects);

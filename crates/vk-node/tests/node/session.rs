@@ -15,12 +15,12 @@ use crate::gate::Gate;
 use crate::hub::{Hub, Session};
 use crate::scripted::{TOKEN, start};
 
-fn id(number: u8) -> JobId {
+pub fn id(number: u8) -> JobId {
     JobId::from_bytes([number; 16])
 }
 
 /// A node with its daemon in a session, which said that it holds nothing.
-async fn ready() -> (Hub, Node, Daemon, Session) {
+pub async fn ready() -> (Hub, Node, Daemon, Session) {
     let hub = Hub::new().await;
     let node = Node::joined(&hub.url);
     let daemon = node.start();
@@ -33,7 +33,7 @@ async fn ready() -> (Hub, Node, Daemon, Session) {
     (hub, node, daemon, session)
 }
 
-async fn started(session: &mut Session, number: u8, script: &[&str]) {
+pub async fn started(session: &mut Session, number: u8, script: &[&str]) {
     let script: Vec<_> = script.iter().map(|&line| line.to_owned()).collect();
     session.job(start(number, &script)).await;
     let accepted = NodeJobMessage::Job {
@@ -43,13 +43,13 @@ async fn started(session: &mut Session, number: u8, script: &[&str]) {
     assert_eq!(session.next_job().await, accepted);
 }
 
-async fn ack(session: &mut Session, number: u8, offset: u64) {
+pub async fn ack(session: &mut Session, number: u8, offset: u64) {
     let job = id(number);
     session.job(HubJobMessage::OutputAck { job, offset }).await;
 }
 
 /// The job's next message that is no output and no running state.
-async fn end(session: &mut Session) -> NodeJobMessage {
+pub async fn end(session: &mut Session) -> NodeJobMessage {
     loop {
         match session.next_job().await {
             NodeJobMessage::Output { .. }
