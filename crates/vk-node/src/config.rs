@@ -66,6 +66,8 @@ pub struct Schedule {
     pub disk_admission: bool,
     /// Reservations and unfinished jobs at most (DISP-33).
     pub max_concurrency: Option<u32>,
+    /// Whether past runs of a job say how much memory is set aside for it (ADM-33).
+    pub from_history: bool,
     /// How long a job may wait for what exceeds its reservation (ADM-34).
     pub wait_timeout: Duration,
     /// How long an image that was built here counts as at hand.
@@ -166,6 +168,7 @@ struct ScheduleTable {
     mem_budget: Option<Size>,
     disk_budget: Option<Size>,
     disk_admission: Option<bool>,
+    from_history: bool,
     max_concurrency: Option<u32>,
     wait_timeout_secs: Option<u64>,
     image_cache_idle_secs: Option<u64>,
@@ -321,6 +324,7 @@ fn schedule(table: &ScheduleTable) -> Result<Schedule, Wrong> {
     Ok(Schedule {
         mem_mib: table.mem_budget.map(Size::mib),
         disk_bytes: table.disk_budget.map(Size::bytes),
+        from_history: table.from_history,
         disk_admission: table.disk_admission.unwrap_or(true),
         max_concurrency: table.max_concurrency,
         wait_timeout: Duration::from_secs(table.wait_timeout_secs.unwrap_or(600)),

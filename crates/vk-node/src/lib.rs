@@ -16,6 +16,7 @@ pub mod job;
 pub mod join;
 pub mod journal;
 mod own_runner;
+pub mod past_runs;
 mod session;
 pub mod size;
 pub mod state_dir;

@@ -110,6 +110,12 @@ impl StateDir {
         self.node.join("history.jsonl")
     }
 
+    /// What past runs of jobs used.
+    #[must_use]
+    pub fn past_runs(&self) -> PathBuf {
+        self.root.join("history")
+    }
+
     /// Where the jobs' directories are.
     #[must_use]
     pub fn jobs(&self) -> PathBuf {

@@ -154,11 +154,13 @@ impl Actor {
         let dir = self.dir(job);
         let settings = self.parts.settings.clone();
         let program = self.parts.program.clone();
+        let past_runs = self.parts.state.past_runs();
         let plan = plan.map(|plan| Plan {
             v: 1,
             job,
             run: *plan,
             settings,
+            past_runs: Some(past_runs),
         });
         let (orders, read_orders) = watch::channel(Orders::default());
         let (news, mut read_news) = mpsc::channel(NEWS);

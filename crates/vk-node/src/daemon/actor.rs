@@ -9,9 +9,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use vk_hub_proto::JobId;
 use vk_hub_proto::dispatch::HubJobMessage;
+use vk_hub_proto::job::{CiJob, JobSpec};
 use vk_hub_proto::node_session::{Admission, HubMessage};
 use vk_kill::KillPoints;
 use vk_node_core::io::StartFacts;
+use vk_node_core::sizing;
 use vk_node_core::{Budgets, Config as CoreConfig, Effect, Input, NodeCore, Record};
 use vk_step::{Core as _, Now, OpenError};
 
@@ -20,6 +22,7 @@ use super::operate::{Answer, Reply, Waiting};
 use crate::admin::Call;
 use crate::job::attend::{News, Orders};
 use crate::job::spawn::JobProgram;
+use crate::past_runs::PastRuns;
 use crate::session::{Outbox, Told, chain};
 use crate::state_dir::StateDir;
 use crate::view::Views;
@@ -50,6 +53,8 @@ pub(crate) struct Parts {
     pub(crate) state: StateDir,
     pub(crate) program: JobProgram,
     pub(crate) settings: serde_json::Value,
+    /// Past runs, where they say how much memory is set aside.
+    pub(crate) past_runs: Option<PastRuns>,
     pub(crate) kill: KillPoints,
     /// How long an image that was built here counts as at hand.
     pub(crate) image_cache_idle: Duration,
@@ -260,15 +265,23 @@ impl Actor {
         };
         let job = *job;
         let spec_bytes = serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len());
+        let JobSpec::GitlabCi(ci_job) = spec;
         let facts = StartFacts {
             spec_bytes,
-            history_mib: None,
+            history_mib: self.history_mib(ci_job),
         };
         let start = serde_json::to_vec(&message).ok();
         let start = start.map(|json| StartFile { job, json });
         let received = unix_millis();
         self.hub_input(message, facts, start);
         self.views.received(job, received);
+    }
+
+    /// Memory to set aside by past runs, where the operator wants that.
+    fn history_mib(&self, job: &CiJob) -> Option<u64> {
+        let runs = self.parts.past_runs.as_ref()?.of(job).read();
+        let sized = sizing::size(job, self.parts.core.sizes);
+        sizing::from_history(&runs, sized.mem_mib)
     }
 
     fn hub_input(&mut self, message: HubJobMessage, start: StartFacts, file: Option<StartFile>) {

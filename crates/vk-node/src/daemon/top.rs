@@ -23,6 +23,7 @@ use crate::host;
 use crate::job::spawn::JobProgram;
 use crate::journal::{Journal, JournalError};
 use crate::own_runner::{self, Places};
+use crate::past_runs::PastRuns;
 use crate::session::{Link, keep};
 use crate::state_dir::{StateDir, StateLock};
 
@@ -126,6 +127,10 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
         state: state.clone(),
         program,
         settings,
+        past_runs: config
+            .schedule
+            .from_history
+            .then(|| PastRuns::in_dir(state.past_runs())),
         kill,
         image_cache_idle: config.schedule.image_cache_idle,
         disk: Disk::start(journal, state.clone()).map_err(system("start the journal's thread"))?,

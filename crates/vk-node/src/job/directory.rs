@@ -51,6 +51,9 @@ pub struct Plan {
     pub run: RunPlan,
     /// What the program wants to know of the node, in its own form.
     pub settings: serde_json::Value,
+    /// Where past runs are kept; none where an older daemon wrote the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_runs: Option<PathBuf>,
 }
 
 /// Whether a job's process lives.

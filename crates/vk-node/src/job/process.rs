@@ -27,6 +27,7 @@ use super::directory::{JobDir, JobDirError};
 use super::serve;
 use super::wire::Progress;
 use crate::durable::FileError;
+use crate::past_runs::PastRuns;
 use crate::session::chain;
 
 /// Orders that wait for the job.
@@ -147,6 +148,8 @@ pub fn run<R: Runner>(
     let spec = job.start()?;
     job.mark_began()?;
     let runner = runner().map_err(ProcessError::Run)?;
+    let past_runs = plan.past_runs.map(|dir| PastRuns::in_dir(dir).of(&spec));
+    let mem_mib = plan.run.mem_mib;
     let assignment = Assignment {
         job: job.job(),
         dir: dir.to_owned(),
@@ -159,7 +162,13 @@ pub fn run<R: Runner>(
         .enable_all()
         .build()
         .map_err(system("start the runtime"))?;
-    let ended = runtime.block_on(live(&job, assignment, runner, inherited.listener));
+    let over = |result: &JobResult| {
+        if let Some(Err(error)) = past_runs.map(|runs| runs.add(mem_mib, result)) {
+            let error = chain(&error);
+            tracing::warn!(error, "what the job used is not kept for its next run");
+        }
+    };
+    let ended = runtime.block_on(live(&job, assignment, runner, inherited.listener, over));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(inherited.lock);
     ended
@@ -204,6 +213,7 @@ async fn live<R: Runner + ?Sized>(
     assignment: Assignment,
     runner: Box<R>,
     listener: UnixListener,
+    over: impl FnOnce(&JobResult),
 ) -> Result<(), ProcessError> {
     let listener =
         tokio::net::UnixListener::from_std(listener).map_err(system("listen for the daemon"))?;
@@ -215,6 +225,7 @@ async fn live<R: Runner + ?Sized>(
     let ended = runner.run(assignment, receive, progress.clone()).await;
     interrupting.abort();
     let result = ended.or_else(|error| fail(job, &error).map_err(|_| ProcessError::Run(error)))?;
+    over(&result);
     progress.send_modify(|progress| {
         progress.output_len = progress.output_len.max(result.output_len);
         progress.result = Some(result);

@@ -60,6 +60,7 @@ impl Bench {
                 warnings: Vec::new(),
             },
             settings: serde_json::Value::Null,
+            past_runs: Some(self.dir.path().join("history")),
         };
         spawn(&self.job, &plan, &program()).unwrap()
     }

@@ -29,6 +29,19 @@ async fn offered(session: &mut Session, number: u8) -> OfferReply {
     }
 }
 
+/// Takes a job that says nothing to its end.
+async fn over(session: &mut Session, number: u8) {
+    let job = id(number);
+    loop {
+        if let NodeJobMessage::Result { job: of, .. } = session.next_job().await
+            && of == job
+        {
+            break;
+        }
+    }
+    session.job(HubJobMessage::Recorded { job }).await;
+}
+
 fn is_not_ready(reply: &OfferReply) -> bool {
     matches!(reply, OfferReply::Refused { reason, .. } if *reason == RefusalReason::NotReady)
 }
@@ -101,4 +114,36 @@ async fn a_drain_where_no_node_runs_says_so() {
     let node = Node::joined(&hub.url);
     let error = admin::drain(&node.state).await.unwrap_err();
     assert!(matches!(error, CallError::NotRunning { .. }), "{error}");
+}
+
+/// ADM-33
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_past_runs_used_is_set_aside_where_the_operator_wants_it() {
+    let hub = Hub::new().await;
+    let node = Node::joined(&hub.url);
+    let file = node.path().join("config.toml");
+    let mut config = std::fs::read_to_string(&file).unwrap();
+    config.push_str("from_history = true\n");
+    std::fs::write(&file, config).unwrap();
+    let daemon = node.start();
+    let mut session = hub.welcome().await;
+    assert!(matches!(
+        session.next_job().await,
+        NodeJobMessage::Held { .. }
+    ));
+    for number in 1..=5 {
+        started(&mut session, number, &["used 800"]).await;
+        over(&mut session, number).await;
+        // Four runs are too few to go by.
+        let gate = Gate::new(node.path(), &number.to_string());
+        let other = 100 + number;
+        started(&mut session, other, &[&gate.line()]).await;
+        let standing = gate.reached();
+        let status = admin::status(&node.state).await.unwrap();
+        let aside = if number < 5 { 4096 } else { 1000 };
+        assert_eq!(status.admission.committed_mib, aside, "after {number}");
+        standing.open();
+        over(&mut session, other).await;
+    }
+    assert!(daemon.terminate().success());
 }

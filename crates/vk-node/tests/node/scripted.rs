@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, watch};
 use vk_hub_proto::JobId;
 use vk_hub_proto::dispatch::{GuestSize, HubJobMessage};
-use vk_hub_proto::job::{FailureClass, JobResult, JobSpec, Step};
+use vk_hub_proto::job::{FailureClass, JobResult, JobSpec, JobUsage, Step};
 use vk_hub_proto::node_session::HubMessage;
 use vk_node::job::process::{self, Assignment, Order, RunError, Runner, Running};
 use vk_node::job::spawn::JobProgram;
@@ -91,6 +91,7 @@ async fn run(
         }
     };
     let mut exit_code = None;
+    let mut usage = None;
     let lines = job.spec.steps.iter().flat_map(|step| step.script.clone());
     for line in lines {
         if failure.is_some() {
@@ -115,6 +116,12 @@ async fn run(
                 let passing = tokio::task::spawn_blocking(move || gate::pass(&path));
                 failure = pass(passing, &mut orders).await;
             }
+            "used" => {
+                usage = Some(JobUsage {
+                    peak_mem_bytes: Some(rest.parse::<u64>().unwrap() << 20),
+                    ..JobUsage::default()
+                });
+            }
             "exit" => {
                 exit_code = Some(rest.parse().unwrap());
                 failure = Some(FailureClass::Script);
@@ -129,7 +136,7 @@ async fn run(
         message: None,
         output_len,
         artifacts: Vec::new(),
-        usage: None,
+        usage,
     };
     vk_node::durable::write_private(&job.dir.join("result.json"), &serde_json::to_vec(&result)?)?;
     Ok(result)
