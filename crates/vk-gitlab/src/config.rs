@@ -1,7 +1,11 @@
 //! The configuration file: unknown keys refused, everything checked before anything starts.
 
+mod document;
 mod file;
+mod schema;
 mod size;
+mod token;
+mod trusted;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +17,12 @@ use vk_hub_proto::client::Placement;
 use crate::metrics::Listen;
 
 pub use size::parse_size;
+use trusted::Secrecy;
+
+/// The largest configuration: thousands of runners.
+const LARGEST: u64 = 1 << 20;
+/// The largest token file.
+const LARGEST_TOKEN_FILE: u64 = 4096;
 
 /// The daemon's configuration.
 #[derive(Clone, Debug)]
@@ -83,34 +93,33 @@ pub struct Runner {
     pub lease_secs: u32,
 }
 
-/// A configuration that cannot be used.
+/// A configuration that cannot be used; the text says what to do, and repeats no token.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file cannot be read.
-    #[error("cannot read {what} {}", path.display())]
-    Read {
-        /// What it should be.
-        what: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
+    /// A file cannot be read or trusted; the text begins with its path.
+    #[error("{why}")]
+    File {
+        /// Which, why, and what to do.
+        why: String,
     },
-    /// The file does not parse; the text has line and column.
-    #[error("{}: {why}", path.display())]
+    /// The file does not parse.
+    #[error("{}:{line}: {why}", path.display())]
     Parse {
         /// Which.
         path: PathBuf,
-        /// What, and where.
+        /// Where.
+        line: usize,
+        /// What is wrong.
         why: String,
     },
     /// A value makes no sense.
-    #[error("{}: {key}: {why}", path.display())]
+    #[error("{}:{line}: {key}: {why}", path.display())]
     Value {
         /// Which file.
         path: PathBuf,
-        /// Which key.
+        /// Where the key stands, or the table that lacks it.
+        line: usize,
+        /// Which key, with its tables.
         key: String,
         /// What is wrong, and what it must be.
         why: String,
@@ -126,12 +135,28 @@ impl Config {
     /// # Errors
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<(Config, Warnings), ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            what: "the configuration",
-            path: path.to_owned(),
-            source,
+        let read = trusted::read(path, LARGEST, Secrecy::Open);
+        let read = read.map_err(|why| ConfigError::File {
+            why: format!("the configuration {why}, or name another with --config"),
         })?;
-        file::parse(&text, path)
+        let text = String::from_utf8(read.bytes).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().get(..good).unwrap_or_default();
+            ConfigError::Parse {
+                path: path.to_owned(),
+                line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+                why: "here stands what is not UTF-8: write it again".to_owned(),
+            }
+        })?;
+        let (config, mut warnings) = file::parse(&text, path)?;
+        let holds_token = config.runners.iter().any(|one| one.token_file.is_none());
+        if let Some(mode) = read.readable.filter(|_| holds_token) {
+            let path = path.display();
+            warnings.push(format!(
+                "{path} holds a token and can be read by others (mode {mode:o}): chmod 0600 {path}"
+            ));
+        }
+        Ok((config, warnings))
     }
 
     /// The configuration with one runner's token as it is now. A runner that goes by its token gets
@@ -164,28 +189,21 @@ impl Config {
 /// The token that a file holds.
 ///
 /// # Errors
-/// The file cannot be read, or holds no token.
+/// The file cannot be read or trusted, or holds no runner's token.
 pub fn read_token(path: &Path) -> Result<Secret, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-        what: "the token file",
-        path: path.to_owned(),
-        source,
-    })?;
-    let token = Secret::from(text.trim());
-    match is_token(&token) {
-        true => Ok(token),
-        false => Err(ConfigError::Value {
-            path: path.to_owned(),
-            key: "token".to_owned(),
-            why: NO_TOKEN.to_owned(),
-        }),
-    }
+    let read = token_file(path).map_err(|why| ConfigError::File { why })?;
+    Ok(read.0)
 }
 
-const NO_TOKEN: &str = "the token is empty or has characters no token has";
-
-fn is_token(token: &Secret) -> bool {
-    !token.is_empty() && token.expose().bytes().all(|byte| byte.is_ascii_graphic())
+/// The token that a file holds, and the file's mode where others may read it.
+fn token_file(path: &Path) -> Result<(Secret, Option<u32>), String> {
+    let read = trusted::read(path, LARGEST_TOKEN_FILE, Secrecy::Open)?;
+    let shown = path.display();
+    let text = std::str::from_utf8(&read.bytes)
+        .map_err(|_| format!("{shown}: the token is not UTF-8: write the file again"))?;
+    let text = text.trim_matches([' ', '\t', '\r', '\n']);
+    token::check(text).map_err(|why| format!("{shown}: {why}"))?;
+    Ok((Secret::from(text), read.readable))
 }
 
 /// A runner's name where the file gives none: its token's short form (CFG-06).

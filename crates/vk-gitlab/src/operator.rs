@@ -61,6 +61,7 @@ impl Operator {
             .metrics
             .as_ref()
             .is_some_and(|one| one.project_labels);
+        let metrics = Metrics::new((VERSION, REVISION), labels, state.written());
         Operator {
             path,
             config,
@@ -70,7 +71,7 @@ impl Operator {
             known: BTreeSet::new(),
             prints,
             leaf: Leaf::default(),
-            metrics: Metrics::new(VERSION, REVISION, labels),
+            metrics,
         }
     }
 
@@ -105,11 +106,21 @@ impl Operator {
     /// # Errors
     /// A file that the configuration names cannot be used.
     pub fn settings(&mut self) -> anyhow::Result<Settings> {
-        let mut names = BTreeSet::new();
+        let (mut names, mut tokens) = (BTreeSet::new(), BTreeSet::new());
         let runners = self.config.runners.iter();
+        // A token file that was replaced may bring what the configuration was checked for.
         if let Some(twice) = runners.clone().find(|one| !names.insert(&one.name)) {
             bail!(
                 "{:?} names two runners: their state would share a file",
+                twice.name
+            );
+        }
+        if let Some(twice) = runners
+            .clone()
+            .find(|one| !tokens.insert(one.token.expose()))
+        {
+            bail!(
+                "runner {:?} has another's token: each runner has one of its own",
                 twice.name
             );
         }
@@ -159,10 +170,10 @@ impl Operator {
             let Some(path) = &runner.token_file else {
                 continue;
             };
-            if before.get(path) == self.prints.get(path) {
-                continue;
-            }
+            // Also one that has not changed: it may have come with another's, which was refused then.
+            let same = before.get(path) == self.prints.get(path);
             match read_token(path) {
+                Err(_) if same => {}
                 Ok(token) => config = config.with_token(index, token),
                 Err(error) => {
                     let error = anyhow::Error::from(error);

@@ -84,6 +84,25 @@ impl FromStr for HubUrl {
         if uri.query().is_some() || !matches!(uri.path(), "" | "/") {
             return Err(refuse("nothing may follow host and port"));
         }
+        // The parser drops it.
+        if text.contains('#') {
+            return Err(refuse("nothing may follow host and port"));
+        }
+        let port = match authority.port() {
+            None => PORT,
+            Some(port) => match port.as_u16() {
+                0 => return Err(refuse("there is no port 0")),
+                port => port,
+            },
+        };
+        // A port that is no number is none to the parser.
+        let bare = authority
+            .as_str()
+            .rsplit_once(']')
+            .map_or(authority.as_str(), |(_, rest)| rest);
+        if bare.contains(':') && authority.port().is_none() {
+            return Err(refuse("its port is no number from 1 to 65535"));
+        }
         let host = authority
             .host()
             .trim_start_matches('[')
@@ -95,11 +114,7 @@ impl FromStr for HubUrl {
         if !tls && !is_loopback(&host) {
             return Err(refuse("http is for loopback addresses alone"));
         }
-        Ok(HubUrl {
-            tls,
-            host,
-            port: authority.port_u16().unwrap_or(PORT),
-        })
+        Ok(HubUrl { tls, host, port })
     }
 }
 
@@ -147,6 +162,11 @@ mod tests {
             "https://hub.example.com/fleet",
             "https://hub.example.com?x=1",
             "https://user:pass@hub.example.com",
+            "https://hub.example.com#x",
+            "https://hub.example.com:0",
+            "https://hub.example.com:65536",
+            "https://hub.example.com:",
+            "https://[::1]:99999",
             "https://",
             "",
         ];

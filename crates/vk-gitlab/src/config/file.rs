@@ -1,137 +1,37 @@
-//! The file's own shape, and its checks.
+//! What the file says, checked.
 
-use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use gitlab_runner_api::{BaseUrl, BaseUrlError, ClientError};
 use vk_hub_proto::client::{Envelope, Placement};
 use vk_hub_proto::{Name, Secret, limit};
 
+use super::document::{Document, Table};
+use super::schema::{ENVELOPE, GITLAB, METRICS, RUNNER};
+use super::trusted::{self, Secrecy};
 use super::{
-    Config, ConfigError, Metrics, NO_TOKEN, Runner, Warnings, default_name, is_name, is_token,
-    parse_size, read_token,
+    Config, ConfigError, Metrics, Runner, Warnings, default_name, is_name, token, token_file,
 };
 use crate::metrics::ListenError;
+use crate::operator;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default = "one")]
-    concurrent: u32,
-    check_interval: Option<u64>,
-    shutdown_timeout: Option<u64>,
-    system_id_file: Option<PathBuf>,
-    state_dir: Option<PathBuf>,
-    place_within_secs: Option<u32>,
-    gitlab: GitLab,
-    metrics: Option<MetricsTable>,
-    #[serde(default)]
-    runners: Vec<RunnerTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GitLab {
-    url: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MetricsTable {
-    listen: String,
-    #[serde(default)]
-    project_labels: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RunnerTable {
-    name: Option<String>,
-    token: Option<Secret>,
-    token_file: Option<PathBuf>,
-    #[serde(alias = "tls-ca-file")]
-    tls_ca_file: Option<PathBuf>,
-    #[serde(alias = "tls-cert-file")]
-    tls_cert_file: Option<PathBuf>,
-    #[serde(alias = "tls-key-file")]
-    tls_key_file: Option<PathBuf>,
-    #[serde(default)]
-    pool: Name,
-    #[serde(default)]
-    labels: Vec<Name>,
-    #[serde(default)]
-    envelope: EnvelopeTable,
-    #[serde(default)]
-    limit: u32,
-    #[serde(default = "one")]
-    request_concurrency: u32,
-    check_interval: Option<u64>,
-    #[serde(default)]
-    strict_check_interval: bool,
-    output_limit: Option<Size>,
-    unhealthy_requests_limit: Option<u32>,
-    unhealthy_interval: Option<u64>,
-    lease_secs: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EnvelopeTable {
-    #[serde(default = "default_mem")]
-    mem: Size,
-    #[serde(default = "default_cpus")]
-    cpus: u32,
-    #[serde(default = "default_disk")]
-    disk: Size,
-}
-
-impl Default for EnvelopeTable {
-    fn default() -> EnvelopeTable {
-        EnvelopeTable {
-            mem: default_mem(),
-            cpus: default_cpus(),
-            disk: default_disk(),
-        }
-    }
-}
-
-/// A size as it was written: a number alone has the unit of its key.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Size {
-    Number(u64),
-    Text(String),
-}
-
-impl Size {
-    fn bytes(&self, unit: u64) -> Result<u64, String> {
-        match self {
-            Size::Number(number) => parse_size(&number.to_string(), unit),
-            Size::Text(text) => parse_size(text, unit),
-        }
-    }
-}
-
-const fn one() -> u32 {
-    1
-}
-
-fn default_mem() -> Size {
-    Size::Text("4G".to_owned())
-}
-
-const fn default_cpus() -> u32 {
-    2
-}
-
-fn default_disk() -> Size {
-    Size::Text("16G".to_owned())
-}
-
+/// Seconds in a day and in a week.
+const DAY: u32 = 86_400;
+const WEEK: u32 = 7 * DAY;
+/// Jobs at once of a daemon: more than one process can hold connections for.
+const MOST_JOBS: u32 = 10_000;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// The largest envelope's memory and disk: 1024T, more than any host has.
+const LARGEST: u64 = 1 << 50;
 /// The largest `output_limit`: GitLab drops a job at 100 MiB (CFG-18).
-const OUTPUT_LIMIT: u64 = 63 * 1024 * 1024;
+const OUTPUT_LIMIT: u64 = 63 * MIB;
+/// The largest certificate or key file: a bundle of all public CAs has less than 1 MiB.
+const LARGEST_PEM: u64 = 8 * MIB;
+/// The longest name of a Unix socket, with `unix:` before it.
+const LONGEST_SOCKET: usize = "unix:".len() + 107;
 
 /// The system ID's file (GL-67).
 const SYSTEM_ID: &str = ".vk-gitlab-system-id";
@@ -140,242 +40,293 @@ const PLACE_WITHIN_SECS: u32 = 300;
 
 /// Parses and checks.
 pub(super) fn parse(text: &str, path: &Path) -> Result<(Config, Warnings), ConfigError> {
-    let file: File = toml::from_str(text).map_err(|error| ConfigError::Parse {
-        path: path.to_owned(),
-        why: shown(&error),
-    })?;
-    let value = |key: &str, why: String| ConfigError::Value {
-        path: path.to_owned(),
-        key: key.to_owned(),
-        why,
-    };
-    if file.concurrent == 0 {
-        return Err(value(
-            "concurrent",
-            "0 would take no job at all; it must be 1 or more".into(),
-        ));
-    }
-    if file.runners.is_empty() {
-        return Err(value(
-            "runners",
-            "there is none: add a [[runners]] table".into(),
-        ));
-    }
-    let base_dir = path.parent().unwrap_or(Path::new("."));
-    let base = file
-        .gitlab
-        .url
-        .parse()
-        .map_err(|error: gitlab_runner_api::BaseUrlError| value("gitlab.url", error.to_string()))?;
-    let place_within_secs = file.place_within_secs.unwrap_or(PLACE_WITHIN_SECS);
-    if !(10..=limit::PLACE_WITHIN_SECS).contains(&place_within_secs) {
-        let why = format!("it must be 10 to {}", limit::PLACE_WITHIN_SECS);
-        return Err(value("place_within_secs", why));
-    }
-    let metrics = match &file.metrics {
-        None => None,
-        Some(table) => Some(Metrics {
-            listen: table
-                .listen
-                .parse()
-                .map_err(|error: ListenError| value("metrics.listen", error.to_string()))?,
-            project_labels: table.project_labels,
-        }),
-    };
-    let mut warnings = Vec::new();
-    let mut runners = Vec::new();
-    for (index, table) in file.runners.iter().enumerate() {
-        let checking = Checking {
-            path,
-            base_dir,
-            index,
-            interval: file.check_interval,
-        };
-        runners.push(checking.runner(table, &mut warnings)?);
-    }
-    let mut names = BTreeSet::new();
-    for runner in &runners {
-        if !names.insert(runner.name.as_str()) {
-            let why = format!(
-                "{:?} names two runners: their state would share a file",
-                runner.name
-            );
-            return Err(value("runners.name", why));
-        }
-    }
-    let state_dir = file.state_dir.as_deref();
-    let state_dir = base_dir.join(state_dir.unwrap_or(Path::new("/var/lib/vk-gitlab")));
-    let system_id_else = match file.system_id_file {
+    let document = Document::new(text, path);
+    let entries = document.read()?;
+    let file = document.root(entries.get_ref())?;
+    let concurrent = file.number("concurrent", 1..=MOST_JOBS, 1)?;
+    let check_interval = file.number("check_interval", 1..=3600, 3)?;
+    let shutdown_timeout = file.number("shutdown_timeout", 0..=WEEK, 30)?;
+    let place_within_secs = file.number(
+        "place_within_secs",
+        10..=limit::PLACE_WITHIN_SECS,
+        PLACE_WITHIN_SECS,
+    )?;
+    let (url, base) = gitlab(&file)?;
+    let state_dir = file.path("state_dir")?;
+    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from("/var/lib/vk-gitlab"));
+    let system_id_file = file.path("system_id_file")?;
+    let system_id_else = match system_id_file {
         Some(_) => None,
         None => Some(state_dir.join(SYSTEM_ID)),
     };
-    let system_id_file = file.system_id_file.unwrap_or_else(|| SYSTEM_ID.into());
-    let config = Config {
-        concurrent: file.concurrent,
-        shutdown_timeout: Duration::from_secs(file.shutdown_timeout.unwrap_or(30)),
+    let beside = path.parent().unwrap_or(Path::new("."));
+    let metrics = metrics(&file)?;
+    let tables = file.tables("runners", &RUNNER)?;
+    if tables.is_empty() {
+        return Err(file.error("runners", "there is none: add a [[runners]] table"));
+    }
+    let mut warnings = Vec::new();
+    let mut config = Config {
+        concurrent,
+        shutdown_timeout: seconds(shutdown_timeout),
         state_dir,
         system_id_else,
-        system_id_file: base_dir.join(system_id_file),
-        url: file.gitlab.url,
+        system_id_file: system_id_file.unwrap_or_else(|| beside.join(SYSTEM_ID)),
+        url,
         base,
         metrics,
         place_within_secs,
-        runners,
+        runners: Vec::new(),
     };
+    for table in &tables {
+        let runner = runner(table, check_interval, &mut warnings)?;
+        check_tls(table, &config, &runner)?;
+        config.runners.push(runner);
+    }
+    check_distinct(&tables, &config.runners)?;
     Ok((config, warnings))
 }
 
-/// Where the error is and what it is, without the line it stands in: that may hold a token.
-fn shown(error: &toml::de::Error) -> String {
-    let message = error.message().to_owned();
-    let text = error.to_string();
-    let place = text.lines().next().filter(|line| line.contains("line"));
-    match place {
-        Some(place) => format!("{place}: {message}"),
-        None => message,
-    }
+fn seconds(secs: u32) -> Duration {
+    Duration::from_secs(secs.into())
 }
 
-struct Checking<'a> {
-    path: &'a Path,
-    base_dir: &'a Path,
-    index: usize,
-    interval: Option<u64>,
+fn gitlab(file: &Table<'_>) -> Result<(String, BaseUrl), ConfigError> {
+    let missing = "it is missing: add a [gitlab] table with url = \"https://gitlab.example.com\"";
+    let Some(table) = file.table("gitlab", &GITLAB)? else {
+        return Err(file.error("gitlab", missing));
+    };
+    let Some(url) = table.text("url")? else {
+        return Err(table.error("url", "it is missing: url = \"https://gitlab.example.com\""));
+    };
+    let base = url
+        .parse()
+        .map_err(|error: BaseUrlError| table.error("url", error.to_string()))?;
+    Ok((url.to_owned(), base))
 }
 
-impl Checking<'_> {
-    fn value(&self, key: &str, why: impl Into<String>) -> ConfigError {
-        ConfigError::Value {
-            path: self.path.to_owned(),
-            key: format!("runners[{}].{key}", self.index),
-            why: why.into(),
-        }
+fn metrics(file: &Table<'_>) -> Result<Option<Metrics>, ConfigError> {
+    let Some(table) = file.table("metrics", &METRICS)? else {
+        return Ok(None);
+    };
+    let project_labels = table.flag("project_labels")?;
+    let Some(listen) = table.text("listen")? else {
+        let why = "it is missing: name an address, or take [metrics] away";
+        return Err(table.error("listen", why));
+    };
+    if listen.starts_with("unix:") && listen.len() > LONGEST_SOCKET {
+        return Err(table.error("listen", "a Unix socket's path has at most 107 bytes"));
     }
+    let listen = listen
+        .parse()
+        .map_err(|error: ListenError| table.error("listen", error.to_string()))?;
+    Ok(Some(Metrics {
+        listen,
+        project_labels,
+    }))
+}
 
-    fn runner(&self, table: &RunnerTable, warnings: &mut Warnings) -> Result<Runner, ConfigError> {
-        let token = self.token(table, warnings)?;
-        let name = table.name.clone().unwrap_or_else(|| default_name(&token));
-        if !is_name(&name) {
-            let why = format!("{name:?} must be of A-Z a-z 0-9 . _ - and not begin with a dot");
-            return Err(self.value("name", why));
-        }
-        let tls_client = match (&table.tls_cert_file, &table.tls_key_file) {
-            (Some(cert), Some(key)) => Some((self.base_dir.join(cert), self.base_dir.join(key))),
-            (None, None) => None,
-            _ => return Err(self.value("tls_cert_file", "set it together with tls_key_file")),
-        };
-        let lease_secs = table.lease_secs.unwrap_or(90);
-        if !(75..=limit::LEASE_SECS).contains(&lease_secs) {
-            let why = format!(
-                "{lease_secs} must be 75 to {}: it covers a job request of 60 s",
-                limit::LEASE_SECS
-            );
-            return Err(self.value("lease_secs", why));
-        }
-        if !(1..=64).contains(&table.request_concurrency) {
-            return Err(self.value("request_concurrency", "it must be 1 to 64"));
-        }
-        let seconds = |own: Option<u64>, default| Duration::from_secs(own.unwrap_or(default));
-        let token_file = table.token_file.as_ref();
-        Ok(Runner {
-            name,
-            named: table.name.is_some(),
-            token,
-            token_file: token_file.map(|file| self.base_dir.join(file)),
-            tls_ca_file: table
-                .tls_ca_file
-                .as_ref()
-                .map(|file| self.base_dir.join(file)),
-            tls_client,
-            placement: self.placement(table)?,
-            limit: table.limit,
-            request_concurrency: table.request_concurrency,
-            check_interval: seconds(table.check_interval.or(self.interval), 3),
-            strict_check_interval: table.strict_check_interval,
-            output_limit: self.output_limit(table.output_limit.as_ref())?,
-            unhealthy_requests_limit: table.unhealthy_requests_limit.unwrap_or(3).max(1),
-            unhealthy_interval: seconds(table.unhealthy_interval, 3600),
-            lease_secs,
-        })
+fn runner(
+    table: &Table<'_>,
+    interval: u32,
+    warnings: &mut Warnings,
+) -> Result<Runner, ConfigError> {
+    let (token, token_file) = own_token(table, warnings)?;
+    let named = table.text("name")?;
+    let name = named.map_or_else(|| default_name(&token), str::to_owned);
+    if token::kind(&name).is_some() {
+        return Err(table.error("name", "it looks like a token: names are seen by many"));
     }
+    if !is_name(&name) {
+        let why = format!(
+            "{:?} must be 1 to 128 of A-Z a-z 0-9 . _ - and not begin with a dot",
+            name.chars().take(130).collect::<String>()
+        );
+        return Err(table.error("name", why));
+    }
+    let tls_client = match (table.path("tls_cert_file")?, table.path("tls_key_file")?) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(table.error("tls_cert_file", "set it together with tls_key_file"));
+        }
+        (None, Some(_)) => {
+            return Err(table.error("tls_key_file", "set it together with tls_cert_file"));
+        }
+    };
+    let output_limit = table.size("output_limit", 1024, 1..=OUTPUT_LIMIT)?;
+    Ok(Runner {
+        name,
+        named: named.is_some(),
+        token,
+        token_file,
+        tls_ca_file: table.path("tls_ca_file")?,
+        tls_client,
+        placement: placement(table)?,
+        limit: table.number("limit", 0..=MOST_JOBS, 0)?,
+        request_concurrency: table.number("request_concurrency", 1..=64, 1)?,
+        check_interval: seconds(table.number("check_interval", 1..=3600, interval)?),
+        strict_check_interval: table.flag("strict_check_interval")?,
+        output_limit: output_limit.unwrap_or(limit::DEFAULT_TRACE_BYTES),
+        unhealthy_requests_limit: table.number("unhealthy_requests_limit", 1..=1000, 3)?,
+        unhealthy_interval: seconds(table.number("unhealthy_interval", 1..=DAY, 3600)?),
+        lease_secs: table.number("lease_secs", 75..=limit::LEASE_SECS, 90)?,
+    })
+}
 
-    /// Exactly one of `token` and `token_file` (CFG-14).
-    fn token(&self, table: &RunnerTable, warnings: &mut Warnings) -> Result<Secret, ConfigError> {
-        let token = match (&table.token, &table.token_file) {
-            (Some(token), None) => token.clone(),
-            (None, Some(file)) => self.token_file(&self.base_dir.join(file), warnings)?,
-            (Some(_), Some(_)) => {
-                return Err(self.value("token", "set either token or token_file, not both"));
+/// Exactly one of `token` and `token_file` (CFG-14).
+fn own_token(
+    table: &Table<'_>,
+    warnings: &mut Warnings,
+) -> Result<(Secret, Option<PathBuf>), ConfigError> {
+    match (table.text("token")?, table.path("token_file")?) {
+        (Some(_), Some(_)) => Err(table.error("token", "set either token or token_file, not both")),
+        (None, None) => Err(table.error("token_file", "it is missing: name a file, mode 0600")),
+        (Some(token), None) => match token::check(token) {
+            Ok(()) => Ok((Secret::from(token), None)),
+            Err(why) => Err(table.error("token", why)),
+        },
+        (None, Some(path)) => {
+            let (token, readable) =
+                token_file(&path).map_err(|why| table.error("token_file", why))?;
+            if let Some(mode) = readable {
+                let path = path.display();
+                warnings.push(format!(
+                    "{path} can be read by others (mode {mode:o}): chmod 0600 {path}"
+                ));
             }
-            (None, None) => return Err(self.value("token_file", "it is missing")),
-        };
-        if !is_token(&token) {
-            return Err(self.value("token", NO_TOKEN));
+            Ok((token, Some(path)))
         }
-        Ok(token)
     }
+}
 
-    fn token_file(&self, path: &Path, warnings: &mut Warnings) -> Result<Secret, ConfigError> {
-        let read = |source| ConfigError::Read {
-            what: "the token file",
-            path: path.to_owned(),
-            source,
-        };
-        let mode = std::fs::metadata(path).map_err(read)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            let path = path.display();
-            warnings.push(format!(
-                "{path} can be read by others (mode {:o}): chmod 0600 {path}",
-                mode & 0o777
-            ));
-        }
-        read_token(path)
+fn placement(table: &Table<'_>) -> Result<Placement, ConfigError> {
+    let name = |key: &str, text: &str| {
+        text.parse::<Name>()
+            .map_err(|error| table.error(key, error.to_string()))
+    };
+    let pool = match table.text("pool")? {
+        Some(text) => name("pool", text)?,
+        None => Name::default(),
+    };
+    let labels = table.texts("labels")?.into_iter();
+    let labels: Vec<Name> = labels
+        .map(|text| name("labels", text))
+        .collect::<Result<_, _>>()?;
+    let distinct: BTreeSet<&Name> = labels.iter().collect();
+    if distinct.len() != labels.len() {
+        return Err(table.error("labels", "a label stands there twice: keep one"));
     }
+    let placement = Placement {
+        pool,
+        labels,
+        envelope: envelope(table)?,
+    };
+    placement
+        .validate()
+        .map_err(|invalid| table.error("labels", invalid.to_string()))?;
+    Ok(placement)
+}
 
-    fn placement(&self, table: &RunnerTable) -> Result<Placement, ConfigError> {
-        let distinct: BTreeSet<&Name> = table.labels.iter().collect();
-        if distinct.len() != table.labels.len() {
-            return Err(self.value("labels", "a label stands there twice"));
-        }
-        let size = |key: &str, size: &Size| {
-            size.bytes(1)
-                .map_err(|why| self.value(&format!("envelope.{key}"), why))
-        };
-        let mem_mib = size("mem", &table.envelope.mem)? >> 20;
-        let disk_bytes = size("disk", &table.envelope.disk)?;
-        if mem_mib == 0 || disk_bytes == 0 || table.envelope.cpus == 0 {
-            let why = "mem must be 1M or more, and neither cpus nor disk 0";
-            return Err(self.value("envelope", why));
-        }
-        let envelope = Envelope {
-            mem_mib,
-            cpus: table.envelope.cpus,
-            disk_bytes,
-        };
-        let placement = Placement {
-            pool: table.pool.clone(),
-            labels: table.labels.clone(),
-            envelope,
-        };
-        placement
-            .validate()
-            .map_err(|invalid| self.value("labels", invalid.to_string()))?;
-        Ok(placement)
-    }
+fn envelope(table: &Table<'_>) -> Result<Envelope, ConfigError> {
+    let (mem, cpus, disk) = match table.table("envelope", &ENVELOPE)? {
+        None => (None, 2, None),
+        Some(envelope) => (
+            envelope.size("mem", 1, MIB..=LARGEST)?,
+            envelope.number("cpus", 1..=4096, 2)?,
+            envelope.size("disk", 1, MIB..=LARGEST)?,
+        ),
+    };
+    Ok(Envelope {
+        mem_mib: mem.unwrap_or(4 * GIB) >> 20,
+        cpus,
+        disk_bytes: disk.unwrap_or(16 * GIB),
+    })
+}
 
-    fn output_limit(&self, size: Option<&Size>) -> Result<u64, ConfigError> {
-        let Some(size) = size else {
-            return Ok(limit::DEFAULT_TRACE_BYTES);
+/// Whether the files of TLS can be used.
+fn check_tls(table: &Table<'_>, config: &Config, runner: &Runner) -> Result<(), ConfigError> {
+    let (certificate, key) = runner.tls_client.clone().unzip();
+    let files = [
+        ("tls_ca_file", runner.tls_ca_file.clone(), Secrecy::Open),
+        ("tls_cert_file", certificate, Secrecy::Open),
+        ("tls_key_file", key, Secrecy::Key),
+    ];
+    let mut keys = BTreeMap::new();
+    for (name, path, secrecy) in files {
+        let Some(path) = path else {
+            continue;
         };
-        let bytes = size
-            .bytes(1024)
-            .map_err(|why| self.value("output_limit", why))?;
-        if bytes == 0 || bytes > OUTPUT_LIMIT {
-            let why = "it must be more than 0 and at most 63M: GitLab drops a job at 100 MiB";
-            return Err(self.value("output_limit", why));
+        let read = trusted::read(&path, LARGEST_PEM, secrecy);
+        let read = read.map_err(|why| table.error(name, why))?;
+        let expected: &[u8] = match secrecy {
+            Secrecy::Key => b"PRIVATE KEY-----",
+            Secrecy::Open => b"-----BEGIN CERTIFICATE-----",
+        };
+        if !read
+            .bytes
+            .windows(expected.len())
+            .any(|part| part == expected)
+        {
+            let what = if secrecy == Secrecy::Key {
+                "private key"
+            } else {
+                "certificate"
+            };
+            let why = format!("{} holds no {what} in PEM", path.display());
+            return Err(table.error(name, why));
         }
-        Ok(bytes)
+        keys.insert(path, name);
     }
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let client = operator::client(config, runner, "r_000000000000");
+    client.map(drop).map_err(|error| {
+        let about = match error.downcast_ref() {
+            Some(ClientError::Read { path, .. } | ClientError::Content { path, .. }) => {
+                keys.get(path).copied()
+            }
+            _ => None,
+        };
+        table.error(about.unwrap_or("tls_ca_file"), format!("{error:#}"))
+    })
+}
+
+/// Runners share neither a state file nor a token: GitLab would take the two for one, and give each
+/// what belongs to the other.
+fn check_distinct(tables: &[Table<'_>], runners: &[Runner]) -> Result<(), ConfigError> {
+    let (mut names, mut files, mut tokens) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (index, (table, runner)) in tables.iter().zip(runners).enumerate() {
+        if let Some(first) = runner
+            .token_file
+            .as_deref()
+            .and_then(|path| files.insert(path, index))
+        {
+            let why = format!(
+                "runners[{first}] goes by this file too: each runner has a token of its own"
+            );
+            return Err(table.error("token_file", why));
+        }
+        let key = if runner.token_file.is_some() {
+            "token_file"
+        } else {
+            "token"
+        };
+        if let Some(first) = tokens.insert(runner.token.expose(), index) {
+            let why =
+                format!("runners[{first}] has the same token: each runner has one of its own");
+            return Err(table.error(key, why));
+        }
+        if let Some(first) = names.insert(runner.name.as_str(), index) {
+            let why = format!(
+                "{:?} names two runners, runners[{first}] too: their state would share a file",
+                runner.name
+            );
+            return Err(table.error("name", why));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -76,6 +76,31 @@ fn a_token_file_that_changes_is_read_and_nothing_else_of_the_configuration() {
     assert!(operator.look_at_tokens().is_none(), "the same token");
 }
 
+/// Two token files cannot be replaced at one moment.
+#[test]
+fn tokens_that_change_places_are_taken_once_each_is_one_runners_again() {
+    let world = World::new();
+    world.write("ci.token", "glrt-t1_abcdefghijkl\n");
+    world.write("big.token", "glrt-t1_mnopqrstuvwx\n");
+    let text = "state_dir = 'state'\n[gitlab]\nurl = 'https://gitlab.example.com'\n\
+                [[runners]]\nname = 'ci'\ntoken_file = 'ci.token'\n\
+                [[runners]]\nname = 'big'\ntoken_file = 'big.token'\n";
+    world.write("config.toml", text);
+    let mut operator = world.operator();
+    world.write("ci.token", "glrt-t1_mnopqrstuvwx\n");
+    assert!(operator.look_at_tokens().is_none(), "both have the same");
+    let token = operator.config().runners[0].token.expose();
+    assert_eq!(token, "glrt-t1_abcdefghijkl", "the old one stays");
+    world.write("big.token", "glrt-t1_abcdefghijkl\n");
+    let settings = settings(operator.look_at_tokens());
+    let tokens: Vec<&str> = settings
+        .runners
+        .iter()
+        .map(|one| one.config.token.expose())
+        .collect();
+    assert_eq!(tokens, ["glrt-t1_mnopqrstuvwx", "glrt-t1_abcdefghijkl"]);
+}
+
 #[test]
 fn a_token_file_that_is_gone_or_empty_leaves_the_old_token() {
     let (world, mut operator) = started("");

@@ -67,6 +67,8 @@ async fn world(authority: &Authority) -> World {
         ("key.pem", &authority.client.1),
     ] {
         std::fs::write(world.path(name), text).unwrap();
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(world.path(name), closed).unwrap();
     }
     world
 }

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::*;
 
 const PATH: &str = "/etc/vk-gitlab/config.toml";
@@ -86,7 +88,7 @@ fn unknown_keys_and_bad_names_are_refused() {
     assert!(error("name = '.hidden'").contains("name"));
     assert!(error("name = 'a/b'").contains("name"));
     assert!(error("pool = 'a b'").contains("letter or digit"));
-    let twice = "[[runners]]\ntoken = 'glrt-t1_abcdefghijkl'";
+    let twice = "name = 'ci'\n[[runners]]\nname = 'ci'\ntoken = 'glrt-t1_mnopqrstuvwx'";
     assert!(error(twice).contains("share a file"));
     assert!(
         parsed("[gitlab]\nurl = 'https://x'")
@@ -115,9 +117,19 @@ fn a_runner_has_exactly_one_token() {
 /// CFG-15
 #[test]
 fn tls_keys_have_upstreams_spelling_too() {
-    let tls = runner("tls-ca-file = 'ca.pem'\ntls_cert_file = 'c'\ntls-key-file = 'k'");
-    assert_eq!(tls.tls_ca_file.unwrap(), Path::new("/etc/vk-gitlab/ca.pem"));
-    assert_eq!(tls.tls_client.unwrap().1, Path::new("/etc/vk-gitlab/k"));
+    let dir = tempfile::tempdir().unwrap();
+    let key = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+    let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
+    write("ca.pem", key.cert.pem());
+    write("c", key.cert.pem());
+    write("k", key.signing_key.serialize_pem());
+    std::fs::set_permissions(dir.path().join("k"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = "[gitlab]\nurl = 'https://x'\n[[runners]]\ntoken = 'glrt-t1_abcdefghijkl'\n\
+                tls-ca-file = 'ca.pem'\ntls_cert_file = 'c'\ntls-key-file = 'k'";
+    let (config, _) = parse(text, &dir.path().join("config.toml")).unwrap();
+    let tls = &config.runners[0];
+    assert_eq!(tls.tls_ca_file, Some(dir.path().join("ca.pem")));
+    assert_eq!(tls.tls_client.as_ref().unwrap().1, dir.path().join("k"));
     assert!(error("tls_cert_file = 'c'").contains("tls_key_file"));
 }
 

@@ -1,0 +1,177 @@
+//! Files that decide what the daemon does: who may write them, and how much is read of them.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+struct Us {
+    user: u32,
+    group: u32,
+}
+
+/// What matters of a file's metadata.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    user: u32,
+    group: u32,
+    mode: u32,
+}
+
+/// What a file is, for the rules of who may read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Secrecy {
+    /// Nothing secret, or what others' reading is only warned about (CFG-14).
+    Open,
+    /// A key that not everybody may read; a group may.
+    Key,
+}
+
+/// A file as it was read.
+pub(super) struct Trusted {
+    pub(super) bytes: Vec<u8>,
+    /// Its mode, where others than its owner may read it.
+    pub(super) readable: Option<u32>,
+}
+
+/// Reads a file of at most so many bytes. It may be a symbolic link, as secrets often are: what counts
+/// is the file it leads to.
+///
+/// # Errors
+/// It cannot be read, or others than the daemon and root decide what it holds; the text says what to do.
+pub(super) fn read(path: &Path, most: u64, secrecy: Secrecy) -> Result<Trusted, String> {
+    let shown = path.display();
+    let cannot = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{shown} does not exist: create it"),
+        io::ErrorKind::PermissionDenied => {
+            format!("{shown} cannot be read by this user: let vk-gitlab's user own it, mode 0600")
+        }
+        _ => format!("{shown} cannot be read: {error}"),
+    };
+    // A pipe in its place must not hold the daemon.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(cannot)?;
+    let metadata = file.metadata().map_err(cannot)?;
+    let mode = metadata.mode() & 0o777;
+    check(path, &metadata, secrecy)?;
+    let bytes = bounded(file, most).map_err(cannot)?;
+    let Some(bytes) = bytes else {
+        return Err(format!(
+            "{shown} is larger than {most} bytes: it is no such file"
+        ));
+    };
+    let readable = (mode & 0o044 != 0).then_some(mode);
+    Ok(Trusted { bytes, readable })
+}
+
+fn check(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), String> {
+    if !metadata.is_file() {
+        return Err(format!("{} is no regular file", path.display()));
+    }
+    let about = About {
+        user: metadata.uid(),
+        group: metadata.gid(),
+        mode: metadata.mode() & 0o777,
+    };
+    let us = Us {
+        user: rustix::process::geteuid().as_raw(),
+        group: rustix::process::getegid().as_raw(),
+    };
+    let wrong = judged(about, us, secrecy);
+    wrong.map_or(Ok(()), |wrong| {
+        Err(format!(
+            "{0} {1}",
+            path.display(),
+            wrong.replace("{}", &path.display().to_string())
+        ))
+    })
+}
+
+/// What is wrong with a file of ours, as the end of a sentence. A group that is the daemon's own may
+/// write what it reads: where each user has a group, files are made so.
+fn judged(about: About, us: Us, secrecy: Secrecy) -> Option<String> {
+    let About { user, group, mode } = about;
+    let ours = user == 0 || user == us.user || us.user == 0;
+    if !ours {
+        return Some(format!(
+            "belongs to user {user}, who is neither vk-gitlab's nor root: chown it to one of them"
+        ));
+    }
+    if mode & 0o002 != 0 {
+        return Some(format!(
+            "can be written by everybody (mode {mode:o}): chmod o-w {{}}"
+        ));
+    }
+    if mode & 0o020 != 0 && group != us.group && group != 0 {
+        return Some(format!(
+            "can be written by group {group} (mode {mode:o}): chmod g-w {{}}"
+        ));
+    }
+    if secrecy == Secrecy::Key && mode & 0o004 != 0 {
+        return Some(format!(
+            "is a key that everybody can read (mode {mode:o}): chmod o-r {{}}"
+        ));
+    }
+    None
+}
+
+/// All of a file; none where it has more bytes than that.
+fn bounded(file: File, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= most);
+    Ok(fits.then_some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Us = Us {
+        user: 500,
+        group: 500,
+    };
+
+    #[test]
+    fn who_may_write_a_file_is_who_may_be_trusted_with_it() {
+        let (open, key) = (Secrecy::Open, Secrecy::Key);
+        let rows = [
+            (500, 500, 0o600, open, None),
+            (0, 0, 0o644, open, None),
+            (0, 500, 0o640, key, None),
+            (0, 0, 0o664, open, None),
+            (500, 500, 0o664, open, None),
+            (500, 4, 0o640, open, None),
+            (501, 501, 0o600, open, Some("belongs to user 501")),
+            (501, 500, 0o644, open, Some("belongs to user 501")),
+            (500, 500, 0o602, open, Some("chmod o-w")),
+            (0, 0, 0o666, open, Some("chmod o-w")),
+            (500, 4, 0o620, open, Some("chmod g-w")),
+            (0, 4, 0o664, open, Some("chmod g-w")),
+            (500, 500, 0o644, key, Some("chmod o-r")),
+            (500, 500, 0o604, key, Some("chmod o-r")),
+        ];
+        for (user, group, mode, secrecy, wrong) in rows {
+            let about = About { user, group, mode };
+            let told = judged(about, US, secrecy);
+            let fits = match (&told, wrong) {
+                (None, None) => true,
+                (Some(told), Some(wrong)) => told.contains(wrong),
+                _ => false,
+            };
+            assert!(fits, "{about:?} {secrecy:?}: {told:?}, not {wrong:?}");
+        }
+        let root = Us { user: 0, group: 0 };
+        let theirs = About {
+            user: 501,
+            group: 501,
+            mode: 0o600,
+        };
+        assert_eq!(judged(theirs, root, open), None, "root may read anybody's");
+    }
+}

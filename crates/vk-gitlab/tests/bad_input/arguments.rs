@@ -1,0 +1,34 @@
+//! Arguments that make no sense.
+
+use crate::desk::Desk;
+
+#[test]
+fn arguments_that_make_no_sense_end_with_2_and_a_log_filter_with_1() {
+    let desk = Desk::new();
+    desk.configure_runner("token_file = \"ci.token\"");
+    let rows: [(&[&str], &str); 6] = [
+        (&["rum"], "error: unrecognized subcommand 'rum'"),
+        (&["run", "now"], "error: unexpected argument 'now' found"),
+        (
+            &["--log-format", "xml", "run"],
+            "error: invalid value 'xml' for '--log-format <FORMAT>'",
+        ),
+        (
+            &["join"],
+            "error: the following required arguments were not provided:",
+        ),
+        (&["config"], "Usage: vk-gitlab config [OPTIONS] <COMMAND>"),
+        (&["config", "chek"], "error: unrecognized subcommand 'chek'"),
+    ];
+    for (arguments, told) in rows {
+        let said = desk.run(arguments);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(
+            said.err.lines().any(|line| line.starts_with(told)),
+            "{told}: {said:?}"
+        );
+    }
+    let said = desk.run(&["--log-level", "vk_gitlab=loud", "run"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.first_line().contains("vk_gitlab=loud"), "{said:?}");
+}
