@@ -1,5 +1,6 @@
 //! The guest's tar as one of GitLab's formats.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use vk_erofs::{Limits, Metadata};
 use vk_hub_proto::job::ArtifactFormat;
 use zip::write::FullFileOptions;
 use zip::{CompressionMethod, ZipWriter};
+
+use super::capped::Capped;
 
 /// Info-ZIP's extra field with owner and group.
 const UNIX_OWNER: u16 = 0x7875;
@@ -22,6 +25,9 @@ pub(crate) enum PackError {
     /// What the format cannot hold (ART-16).
     #[error("{0}")]
     Unfit(String),
+    /// The archive would have more bytes than it may (GUEST-07).
+    #[error("it has more than the {0} bytes that an archive may have")]
+    TooLarge(u64),
     /// The guest's archive cannot be read.
     #[error("the guest's archive cannot be read: {0}")]
     Tar(#[from] vk_erofs::Error),
@@ -62,31 +68,69 @@ pub(crate) fn file_name(base: &str, format: ArtifactFormat) -> String {
     format!("{last}{ending}")
 }
 
-/// Makes the archive `to` of the tar `from`.
+/// Makes the archive `to` of the tar `from` as it comes (GUEST-05), with at most `cap` bytes.
 ///
 /// # Errors
-/// A file that the format cannot hold, a tar that is none, a disk that fails.
-pub(crate) fn pack(from: &Path, to: &Path, format: ArtifactFormat) -> Result<Packed, PackError> {
-    let mut tar = Archive::new(BufReader::new(File::open(from)?), &Limits::default());
-    let first = tar.next_entry()?;
-    let Some(first) = first else {
+/// A file that the format cannot hold, a tar that is none, too many bytes, a disk that fails. What
+/// is at `to` by then is of no use.
+pub(crate) fn pack(
+    from: impl Read,
+    to: &Path,
+    format: ArtifactFormat,
+    cap: u64,
+) -> Result<Packed, PackError> {
+    let mut from = BufReader::new(from);
+    let over = Cell::new(false);
+    let packed = made(&mut from, to, format, (cap, &over));
+    if over.get() {
+        return Err(PackError::TooLarge(cap));
+    }
+    if matches!(packed, Ok(_) | Err(PackError::Unfit(_))) {
+        // Whoever sends it has more to say once all was taken. A sender that is gone says it itself.
+        let _ = io::copy(&mut from, &mut io::sink());
+    }
+    packed
+}
+
+fn made(
+    from: &mut impl Read,
+    to: &Path,
+    format: ArtifactFormat,
+    (cap, over): (u64, &Cell<bool>),
+) -> Result<Packed, PackError> {
+    let output = |to| -> io::Result<_> {
+        let file = File::create(to)?;
+        Ok(BufWriter::new(Capped::new(file, cap, over)))
+    };
+    if format == ArtifactFormat::Tarzstd {
+        // Two empty blocks are an archive of nothing.
+        let mut first = Vec::new();
+        from.by_ref().take(512).read_to_end(&mut first)?;
+        if first.iter().all(|byte| *byte == 0) {
+            return Ok(Packed::Nothing);
+        }
+        let mut output = output(to)?;
+        zstd::stream::copy_encode(first.chain(from), &mut output, 3)?;
+        return closed(output);
+    }
+    let mut tar = Archive::new(from, &Limits::default());
+    let Some(first) = tar.next_entry()? else {
         return Ok(Packed::Nothing);
     };
-    let output = BufWriter::new(File::create(to)?);
-    let mut output = match format {
-        ArtifactFormat::Zip => zip(tar, first, output, CompressionMethod::Deflated)?,
+    let output = output(to)?;
+    closed(match format {
         ArtifactFormat::Zipzstd => zip(tar, first, output, CompressionMethod::Zstd)?,
         ArtifactFormat::Gzip => gzip(tar, first, output)?,
         ArtifactFormat::Raw => raw(tar, &first, output)?,
-        ArtifactFormat::Tarzstd => {
-            drop(tar);
-            let mut output = output;
-            zstd::stream::copy_encode(File::open(from)?, &mut output, 3)?;
-            output
+        ArtifactFormat::Zip | ArtifactFormat::Tarzstd => {
+            zip(tar, first, output, CompressionMethod::Deflated)?
         }
-    };
+    })
+}
+
+fn closed(mut output: BufWriter<Capped<'_>>) -> Result<Packed, PackError> {
     output.flush()?;
-    let bytes = output.get_ref().metadata()?.len();
+    let bytes = output.get_ref().file().metadata()?.len();
     Ok(Packed::Bytes(bytes))
 }
 

@@ -1,14 +1,20 @@
 //! An earlier job's zip as a tar for the guest. GitLab hands it out as some job made it: hostile.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tar::{Builder, EntryType, Header};
 use zip::ZipArchive;
+use zip::read::{ArchiveOffset, Config};
+
+use super::claims::claims_too_many;
 
 /// Most entries of one archive.
-pub(crate) const ENTRIES_MAX: usize = 1_000_000;
+pub(crate) const ENTRIES_MAX: u32 = 500_000;
+/// Most bytes of an archive's own directory, which is read whole into memory.
+const DIRECTORY_MAX: u64 = 64 << 20;
 /// Longest link target.
 const TARGET_MAX: u64 = 4096;
 /// Longest name.
@@ -34,22 +40,51 @@ pub(crate) enum UnpackError {
     Io(#[from] io::Error),
 }
 
-/// Makes the tar `to` of the zip `from`, with at most `bytes_max` of content.
+/// Writes the zip `from` as a tar to `to` (GUEST-05), with at most `bytes_max` of content. Names and
+/// sizes are looked at before anything is written.
 ///
 /// # Errors
 /// [`UnpackError`]; what was written by then is of no use.
-pub(crate) fn unpack(from: &Path, to: &Path, bytes_max: u64) -> Result<(), UnpackError> {
+pub(crate) fn unpack(from: &Path, to: impl Write, bytes_max: u64) -> Result<(), UnpackError> {
     let mut magic = [0; 2];
     let mut input = File::open(from)?;
     if input.read_exact(&mut magic).is_err() || &magic != b"PK" {
         return Err(UnpackError::NotZip);
     }
-    let mut zip = ZipArchive::new(BufReader::new(input))?;
-    if zip.len() > ENTRIES_MAX {
-        return Err(UnpackError::TooMuch(format!("{ENTRIES_MAX} entries")));
+    let many = || UnpackError::TooMuch(format!("{ENTRIES_MAX} entries"));
+    // Room for as many as are claimed is taken at once.
+    if claims_too_many(&mut input, ENTRIES_MAX)? {
+        return Err(many());
     }
-    let mut tar = Builder::new(BufWriter::new(File::create(to)?));
-    let mut left = bytes_max;
+    let left = Cell::new(DIRECTORY_MAX);
+    let metered = Metered {
+        inner: BufReader::new(input),
+        left: &left,
+    };
+    let known = Config {
+        archive_offset: ArchiveOffset::Known(0),
+    };
+    let opened = ZipArchive::with_config(known, metered);
+    if left.get() == 0 {
+        let much = format!("{} MiB of names", DIRECTORY_MAX >> 20);
+        return Err(UnpackError::TooMuch(much));
+    }
+    let mut zip = opened?;
+    // From here on every read is into a buffer of its own size.
+    left.set(u64::MAX);
+    if zip.len() as u64 > u64::from(ENTRIES_MAX) {
+        return Err(many());
+    }
+    let mut sum = 0_u64;
+    for index in 0..zip.len() {
+        let entry = zip.by_index_raw(index)?;
+        checked(entry.name_raw())?;
+        sum = sum.saturating_add(entry.size());
+    }
+    if sum > bytes_max {
+        return Err(UnpackError::TooMuch(format!("{bytes_max} bytes")));
+    }
+    let mut tar = Builder::new(BufWriter::new(to));
     for index in 0..zip.len() {
         let mut entry = zip.by_index(index)?;
         let name = checked(entry.name_raw())?;
@@ -78,14 +113,10 @@ pub(crate) fn unpack(from: &Path, to: &Path, bytes_max: u64) -> Result<(), Unpac
             tar.append_link(&mut header, os(&name), target)?;
         } else {
             let size = entry.size();
-            if size > left {
-                return Err(UnpackError::TooMuch(format!("{bytes_max} bytes")));
-            }
-            left -= size;
             header.set_entry_type(EntryType::Regular);
             header.set_mode(mode.map_or(0o644, |mode| mode & 0o7777));
             header.set_size(size);
-            // A content that is shorter or longer than said is found out by the tar's size.
+            // A content that is shorter or longer than said would shift all that follows.
             append(&mut tar, &mut header, &name, Exactly::new(&mut entry, size))?;
         }
     }
@@ -94,7 +125,7 @@ pub(crate) fn unpack(from: &Path, to: &Path, bytes_max: u64) -> Result<(), Unpac
 }
 
 fn append(
-    tar: &mut Builder<BufWriter<File>>,
+    tar: &mut Builder<impl Write>,
     header: &mut Header,
     name: &[u8],
     content: impl Read,
@@ -151,6 +182,29 @@ fn modified(extra: &[u8]) -> Option<u32> {
     match *content {
         [flags, a, b, c, d, ..] if flags & 1 == 1 => Some(u32::from_le_bytes([a, b, c, d])),
         _ => None,
+    }
+}
+
+/// Reads until a budget is used up.
+struct Metered<'a, R> {
+    inner: R,
+    left: &'a Cell<u64>,
+}
+
+impl<R: Read> Read for Metered<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left.get()).unwrap_or(usize::MAX);
+        let most = most.min(buffer.len());
+        let within = buffer.get_mut(..most).unwrap_or_default();
+        let read = self.inner.read(within)?;
+        self.left.set(self.left.get().saturating_sub(read as u64));
+        Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Metered<'_, R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
     }
 }
 

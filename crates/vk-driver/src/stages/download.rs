@@ -3,19 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use gitlab_runner_api::artifacts::Download;
+use tokio::net::unix::pipe;
 use vk_guest_proto::TarIn;
 use vk_hub_proto::job::{Dependency, FailureClass};
 use vk_stage_core::StageEnd;
 
 use super::{failed, system, upload};
-use crate::archive::unpack;
+use crate::archive::{ENTRIES_MAX, UnpackError, unpack};
 use crate::context::ArtifactsAt;
 use crate::job::Job;
 use crate::script::notice;
 use crate::transfer_log::Level;
-
-/// Entries of one archive.
-const ENTRIES_MAX: u64 = 1_000_000;
 
 pub(super) async fn run(job: &Job) -> Result<(), StageEnd> {
     job.activity(Some("downloading artifacts"));
@@ -38,28 +36,44 @@ async fn one(job: &Job, dependency: &Dependency) -> Result<(), StageEnd> {
         ArtifactsAt::Directory(dir) => local(job, dir, dependency)?,
         ArtifactsAt::GitLab => fetch(job, dependency).await?,
     };
-    let tar = job.file("dependency.tar");
-    let (from, to, most) = (zip, tar.clone(), job.context.plan.disk_bytes);
-    let unpacked = tokio::task::spawn_blocking(move || unpack(&from, &to, most)).await;
-    let external = |why: String| failed(FailureClass::ExternalDependency, why);
-    unpacked.map_err(system)?.map_err(|error| {
-        external(format!(
-            "the artifacts of {name} ({id}) cannot be used: {error}"
-        ))
-    })?;
-    let source = tokio::fs::File::open(&tar).await.map_err(system)?;
+    extract(job, dependency, zip).await
+}
+
+/// Into the guest, as it is unpacked (GUEST-05).
+async fn extract(job: &Job, dependency: &Dependency, zip: PathBuf) -> Result<(), StageEnd> {
+    let Dependency { id, name, .. } = dependency;
+    let most = job.context.plan.disk_bytes;
     let request = TarIn {
         root: job.place.project_dir.clone().into_bytes(),
         owner: Vec::new(),
-        max_entries: ENTRIES_MAX,
-        max_bytes: job.context.plan.disk_bytes,
+        max_entries: u64::from(ENTRIES_MAX),
+        max_bytes: most,
     };
-    let transfer = job.guest()?.tar_in(request, source).await.map_err(system)?;
+    let cannot = |error: std::io::Error| system(format!("cannot make a pipe: {error}"));
+    let (from, to) = std::io::pipe().map_err(cannot)?;
+    let from = pipe::Receiver::from_owned_fd(from.into()).map_err(cannot)?;
+    let guest = job.guest()?;
+    let unpacking = tokio::task::spawn_blocking(move || unpack(&zip, to, most));
+    let transfer = guest.tar_in(request, from).await;
+    let unpacked = unpacking.await.map_err(system)?;
+    let transfer = match (unpacked, transfer) {
+        // Where the guest takes no more, that is what there is to tell.
+        (Err(UnpackError::Io(error)), Err(refused))
+            if error.kind() == std::io::ErrorKind::BrokenPipe =>
+        {
+            return Err(system(refused));
+        }
+        (Err(error), _) => {
+            return Err(failed(
+                FailureClass::ExternalDependency,
+                format!("the artifacts of {name} ({id}) cannot be used: {error}"),
+            ));
+        }
+        (Ok(()), transfer) => transfer.map_err(system)?,
+    };
     for note in &transfer.notes {
         upload::notes::say(&job.output, note, &job.place.project_dir);
     }
-    // The next one overwrites it.
-    let _ = std::fs::remove_file(&tar);
     Ok(())
 }
 

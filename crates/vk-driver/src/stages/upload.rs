@@ -3,16 +3,15 @@
 pub(super) mod notes;
 
 use std::path::Path;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use gitlab_runner_api::artifacts::{ArtifactClient, Tried, Upload, UploadEnd};
-use tokio::io::AsyncWrite;
+use tokio::net::unix::pipe;
 use vk_guest_proto::TarOut;
 use vk_hub_proto::job::{
     ArtifactFormat, ArtifactOutcome, ArtifactSpec, ArtifactState, FailureClass, When,
 };
 use vk_stage_core::StageEnd;
+use vk_vm::channel::{GuestError, Transfer};
 
 use super::{failed, system, with_causes};
 use crate::archive::{PackError, Packed, file_name, pack};
@@ -69,37 +68,10 @@ async fn archive_and_send(
     spec: &ArtifactSpec,
     number: usize,
 ) -> Result<ArtifactState, (ArtifactState, StageEnd)> {
-    let lost = |end| (ArtifactState::Failed, end);
-    let tar = job.file(&format!("artifact-{number}.tar"));
     let archive = job.file(&format!("artifact-{number}"));
-    let found = select(job, spec, &tar).await?;
-    if !found {
+    if !select(job, spec, &archive).await? {
         job.output.log(Level::Error, NOTHING, &[]);
         return Ok(ArtifactState::Skipped);
-    }
-    let (from, to, format) = (tar.clone(), archive.clone(), spec.format);
-    let packed = tokio::task::spawn_blocking(move || {
-        let packed = pack(&from, &to, format);
-        // Only the archive is of use now.
-        let _ = std::fs::remove_file(&from);
-        packed
-    });
-    let packed = packed.await.map_err(|error| lost(system(error)))?;
-    let packed = packed.map_err(|error| {
-        lost(match &error {
-            PackError::Unfit(_) => failed(FailureClass::Configuration, &error),
-            _ => system(with_causes(&error)),
-        })
-    })?;
-    match packed {
-        Packed::Nothing => {
-            job.output.log(Level::Error, NOTHING, &[]);
-            return Ok(ArtifactState::Skipped);
-        }
-        Packed::Bytes(bytes) if bytes > job.context.artifact_cap => {
-            return Err(too_large(bytes, job.context.artifact_cap));
-        }
-        Packed::Bytes(_) => {}
     }
     let base = word(job, &spec.name, "artifact name");
     let name = file_name(&base, spec.format);
@@ -112,11 +84,12 @@ async fn archive_and_send(
     sent.map(|()| ArtifactState::Uploaded)
 }
 
-/// The guest's tar of what the patterns select; whether there was anything.
+/// Makes the archive of what the patterns select, as it comes from the guest (GUEST-05); whether
+/// there was anything.
 async fn select(
     job: &Job,
     spec: &ArtifactSpec,
-    tar: &Path,
+    archive: &Path,
 ) -> Result<bool, (ArtifactState, StageEnd)> {
     let lost = |end| (ArtifactState::Failed, end);
     let words = |all: &[String], what: &str| -> Vec<Vec<u8>> {
@@ -131,33 +104,43 @@ async fn select(
         untracked: spec.untracked,
         list_only: false,
     };
-    let file = tokio::fs::File::create(tar).await;
-    let file =
-        file.map_err(|error| lost(system(format!("cannot make {}: {error}", tar.display()))))?;
-    // A tar's own headers are the cap's to bear: a file has at least half a KiB of them.
-    let cap = job.context.artifact_cap.saturating_mul(4).max(1 << 20);
-    let sink = Capped {
-        inner: tokio::io::BufWriter::new(file),
-        left: cap,
-        over: false,
-    };
-    let mut sink = sink;
+    let cannot = |error: std::io::Error| lost(system(format!("cannot make a pipe: {error}")));
+    let (from, to) = std::io::pipe().map_err(cannot)?;
+    let mut to = pipe::Sender::from_owned_fd(to.into()).map_err(cannot)?;
     let guest = job.guest().map_err(lost)?;
-    let transfer = guest.tar_out(request, &mut sink).await;
-    let transfer = match transfer {
-        Err(_) if sink.over => return Err(too_large(cap, job.context.artifact_cap)),
-        other => other.map_err(|error| lost(system(error)))?,
-    };
-    for note in &transfer.notes {
-        notes::say(&job.output, note, &job.place.project_dir);
+    let (file, format, cap) = (archive.to_owned(), spec.format, job.context.artifact_cap);
+    let packing = tokio::task::spawn_blocking(move || pack(from, &file, format, cap));
+    let transfer = guest.tar_out(request, &mut to).await;
+    // The end of what comes.
+    drop(to);
+    let packed = packing.await.map_err(|error| lost(system(error)))?;
+    if let Ok(transfer) = &transfer {
+        for note in &transfer.notes {
+            notes::say(&job.output, note, &job.place.project_dir);
+        }
     }
-    Ok(transfer.end.entries > 0)
+    chosen(transfer, packed)
 }
 
-fn too_large(bytes: u64, cap: u64) -> (ArtifactState, StageEnd) {
+/// What came of both sides. Where one failed the other did too: the one that began is told.
+fn chosen(
+    transfer: Result<Transfer, GuestError>,
+    packed: Result<Packed, PackError>,
+) -> Result<bool, (ArtifactState, StageEnd)> {
+    let lost = |end| Err((ArtifactState::Failed, end));
+    match (transfer, packed) {
+        (Ok(transfer), Ok(packed)) => Ok(transfer.end.entries > 0 && packed != Packed::Nothing),
+        (_, Err(PackError::TooLarge(cap))) => Err(too_large(cap)),
+        (_, Err(error @ PackError::Unfit(_))) => lost(failed(FailureClass::Configuration, &error)),
+        (Ok(_) | Err(GuestError::Local { .. }), Err(error)) => lost(system(with_causes(&error))),
+        (Err(error), _) => lost(system(error)),
+    }
+}
+
+/// GUEST-11
+fn too_large(cap: u64) -> (ArtifactState, StageEnd) {
     let message = format!(
-        "the artifacts have {bytes} bytes and more than the node's cap of {cap}: select less, or \
-         raise the cap"
+        "the artifacts' archive has more than the {cap} bytes that the node takes: select less"
     );
     (
         ArtifactState::TooLarge,
@@ -289,36 +272,5 @@ fn keep(
                 failed(FailureClass::ExternalDependency, message),
             ))
         }
-    }
-}
-
-/// A sink that takes so many bytes and no more.
-struct Capped<W> {
-    inner: W,
-    left: u64,
-    over: bool,
-}
-
-impl<W: AsyncWrite + Unpin> AsyncWrite for Capped<W> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        if bytes.len() as u64 > self.left {
-            self.over = true;
-            return Poll::Ready(Err(std::io::Error::other("more than may be uploaded")));
-        }
-        let written = std::task::ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
-        self.left -= written as u64;
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
