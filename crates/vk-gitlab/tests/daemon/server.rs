@@ -143,7 +143,8 @@ where
     port
 }
 
-async fn converse<S, F>(stream: S, answer: impl Fn(Seen) -> F + Clone)
+/// Answers what comes on one connection.
+pub(crate) async fn converse<S, F>(stream: S, answer: impl Fn(Seen) -> F + Clone)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Reply>,

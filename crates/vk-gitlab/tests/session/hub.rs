@@ -37,6 +37,18 @@ impl Hub {
     /// The next session, with so many seconds between heartbeats.
     pub(crate) async fn session(&self, heartbeat_secs: u32) -> Session {
         let (tcp, _) = timeout(SOON, self.0.accept()).await.unwrap().unwrap();
+        Session::open(tcp, heartbeat_secs).await
+    }
+}
+
+pub(crate) struct Session {
+    socket: WebSocketStream<TcpStream>,
+    pub(crate) path: String,
+}
+
+impl Session {
+    /// The session for which a connection was made.
+    pub(crate) async fn open(tcp: TcpStream, heartbeat_secs: u32) -> Session {
         let mut path = String::new();
         let look = |request: &Request, response: Response| {
             path = request.uri().path().to_owned();
@@ -67,14 +79,7 @@ impl Hub {
             .await;
         session
     }
-}
 
-pub(crate) struct Session {
-    socket: WebSocketStream<TcpStream>,
-    pub(crate) path: String,
-}
-
-impl Session {
     pub(crate) async fn says(&mut self, message: HubRelayMessage) {
         let json = serde_json::to_string(&message).unwrap();
         self.says_text(&json).await;
@@ -82,6 +87,13 @@ impl Session {
 
     pub(crate) async fn says_text(&mut self, json: &str) {
         self.socket.send(Message::text(json)).await.unwrap();
+    }
+
+    /// Gives a sign of life.
+    #[allow(dead_code, reason = "for sessions that last (tests/soak)")]
+    pub(crate) async fn pings(&mut self) {
+        let ping = Message::Ping(Vec::new().into());
+        self.socket.send(ping).await.unwrap();
     }
 
     pub(crate) async fn says_status(&mut self, status: ServerStatus) {
@@ -96,10 +108,15 @@ impl Session {
 
     /// The next message.
     pub(crate) async fn hears(&mut self) -> RelayMessage {
+        let heard = timeout(SOON, self.heard()).await;
+        heard.unwrap().unwrap()
+    }
+
+    /// The next message, whenever it comes; none at the session's end.
+    pub(crate) async fn heard(&mut self) -> Option<RelayMessage> {
         loop {
-            let message = timeout(SOON, self.socket.next()).await.unwrap().unwrap();
-            if let Message::Text(text) = message.unwrap() {
-                return serde_json::from_str(&text).unwrap();
+            if let Message::Text(text) = self.socket.next().await?.ok()? {
+                return Some(serde_json::from_str(&text).unwrap());
             }
         }
     }
