@@ -10,10 +10,12 @@ mod expiry;
 mod gitlab;
 mod hub;
 mod keep;
+mod pace;
 mod reload;
 mod runner;
 mod snapshot;
 mod standing;
+mod step;
 
 pub use daemon::{Daemon, Ended};
 pub use reload::{Settings, Word};

@@ -23,6 +23,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::state::Written;
+
 pub use serve::{Listen, ListenError, serve};
 
 /// Projects named at most; those that come later are `other`.
@@ -57,6 +59,12 @@ struct OfEndpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfStatus {
     endpoint: &'static str,
+    status: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfHubStatus {
+    request: &'static str,
     status: String,
 }
 
@@ -101,6 +109,7 @@ pub struct Metrics {
     queue_depth: Family<OfRunner, Number>,
     project_jobs: Family<OfRunner, Number>,
     requests: Family<OfStatus, Counter>,
+    hub_requests: Family<OfHubStatus, Counter>,
     rate_limited: Family<OfEndpoint, Counter>,
     requests_lost: Family<OfRunner, Counter>,
     never_delivered: Family<OfRunner, Counter>,
@@ -119,9 +128,13 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Nothing counted yet but what the state files have cost.
     #[must_use]
-    pub fn new(version: &str, revision: &str, project_labels: bool) -> Arc<Metrics> {
+    pub fn new(
+        (version, revision): (&str, &str),
+        project_labels: bool,
+        written: &Written,
+    ) -> Arc<Metrics> {
         let histogram: fn() -> Histogram = || Histogram::new(QUEUE_SECONDS);
         let mut metrics = Metrics {
             registry: Registry::with_prefix("vk_gitlab"),
@@ -133,6 +146,7 @@ impl Metrics {
             queue_depth: Family::default(),
             project_jobs: Family::default(),
             requests: Family::default(),
+            hub_requests: Family::default(),
             rate_limited: Family::default(),
             requests_lost: Family::default(),
             never_delivered: Family::default(),
@@ -144,6 +158,7 @@ impl Metrics {
             since_poll: Family::default(),
         };
         metrics.register(version, revision);
+        metrics.register_costs(written);
         Arc::new(metrics)
     }
 
@@ -224,6 +239,36 @@ impl Metrics {
         );
     }
 
+    fn register_costs(&mut self, written: &Written) {
+        let all = &mut self.registry;
+        all.register(
+            "hub_requests",
+            "Signed requests to the hub by what they asked for and the answer's status",
+            self.hub_requests.clone(),
+        );
+        all.register(
+            "state_writes",
+            "State files replaced",
+            written.files.clone(),
+        );
+        all.register(
+            "state_syncs",
+            "Syncs of state files and of their directory",
+            written.syncs.clone(),
+        );
+    }
+
+    /// Who is told of the hub's answers.
+    #[must_use]
+    pub fn hub_observer(self: &Arc<Metrics>) -> vk_hub_client::Observer {
+        let metrics = Arc::clone(self);
+        vk_hub_client::Observer::new(move |asked, status| {
+            let (request, status) = (asked.name(), status_label(status));
+            let of = OfHubStatus { request, status };
+            metrics.hub_requests.get_or_create(&of).inc();
+        })
+    }
+
     /// Who is told of GitLab's answers.
     #[must_use]
     pub fn observer(self: &Arc<Metrics>) -> Observer {
@@ -233,11 +278,7 @@ impl Metrics {
 
     fn answered(&self, endpoint: Endpoint, status: Option<u16>) {
         let endpoint = endpoint.name();
-        let status = match status {
-            Some(status @ 100..=599) => status.to_string(),
-            Some(_) => "other".to_owned(),
-            None => "none".to_owned(),
-        };
+        let status = status_label(status);
         if status == "429" {
             self.rate_limited
                 .get_or_create(&OfEndpoint { endpoint })
@@ -311,6 +352,14 @@ impl Metrics {
                 family.get_or_create(&runner).set(signed(number));
             }
         }
+    }
+}
+
+fn status_label(status: Option<u16>) -> String {
+    match status {
+        Some(status @ 100..=599) => status.to_string(),
+        Some(_) => "other".to_owned(),
+        None => "none".to_owned(),
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let kill = KillPoints::from_env()?;
     let state = StateDir::open(&config.state_dir)?;
+    state.check_enrolment()?;
     let enrolment: Enrolment<RelayId> = match Directory::at(config.hub_dir()).load()? {
         Some(enrolment) => enrolment,
         None => bail!("this daemon is enrolled with no hub: vk-gitlab join <hub-url> --token -"),
@@ -40,16 +41,15 @@ pub(crate) async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     let relay = enrolment.id;
     let dialer = enrolment.dialer()?;
     let hub_url = enrolment.hub.to_string();
-    let hub = Arc::new(api::Client::new(
-        dialer,
-        Signer {
-            relay,
-            key: enrolment.key,
-        },
-    ));
+    let signer = Signer {
+        relay,
+        key: enrolment.key,
+    };
     warn_of_strangers(&config, &state)?;
     let system_id = system_id(&config)?;
     let mut operator = Operator::new(path.to_owned(), config, state, relay, system_id);
+    let hub = api::Client::new(dialer, signer).with_observer(operator.metrics().hub_observer());
+    let hub = Arc::new(hub);
     let settings = operator.settings()?;
     let runners = settings.runners.len();
     let session = session::hold(Arc::clone(&hub), operator.about());

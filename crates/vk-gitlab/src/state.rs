@@ -1,13 +1,17 @@
 //! State files: one a runner, replaced whole, and the lock on their directory.
 
+mod replace;
+
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use vk_gitlab_core::state_file::{self, StateFile, StateFileError};
 use vk_hub_proto::RelayId;
+
+pub use replace::{Written, replace};
 
 /// No state file is larger: 512 KiB a job and a thousand jobs.
 const LARGEST: u64 = 1 << 30;
@@ -40,12 +44,22 @@ pub enum StateError {
         source: io::Error,
     },
     /// Others may read it (STATE-07).
-    #[error("{path} can be used by others (mode {mode:o}): chmod 0700 {path}", path = path.display())]
+    #[error("{path} can be used by others (mode {mode:o}): chmod {must} {path}", path = path.display())]
     Loose {
-        /// The directory.
+        /// The directory or file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
+        /// What its mode must be.
+        must: &'static str,
+    },
+    /// It is no file of ours.
+    #[error("{} is {what}, where only a file may be: take it away", path.display())]
+    Strange {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
     },
     /// Another daemon has it (STATE-24).
     #[error("another vk-gitlab runs on {}: stop it first", path.display())]
@@ -73,10 +87,24 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateE
     }
 }
 
+/// Whether others than its owner have no way to it (STATE-07).
+fn closed(path: &Path, about: &fs::Metadata, must: &'static str) -> Result<(), StateError> {
+    let mode = about.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(StateError::Loose {
+        path: path.to_owned(),
+        mode,
+        must,
+    })
+}
+
 /// The state directory, locked for as long as this lives.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
+    written: Written,
     lock: File,
 }
 
@@ -107,17 +135,8 @@ impl StateDir {
             }
             made => made.map_err(failed("create", path))?,
         }
-        let mode = fs::metadata(path)
-            .map_err(failed("read", path))?
-            .permissions()
-            .mode()
-            & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(StateError::Loose {
-                path: path.to_owned(),
-                mode,
-            });
-        }
+        let about = fs::metadata(path).map_err(failed("read", path))?;
+        closed(path, &about, "0700")?;
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -128,6 +147,7 @@ impl StateDir {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(StateDir {
                 path: path.to_owned(),
+                written: Written::default(),
                 lock,
             }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Locked {
@@ -156,11 +176,33 @@ impl StateDir {
         Ok(names)
     }
 
+    /// Whether the enrolment's key and its directory are closed to others, as far as they are there.
+    ///
+    /// # Errors
+    /// Others may read one of them.
+    pub(crate) fn check_enrolment(&self) -> Result<(), StateError> {
+        let directory = self.path.join("hub");
+        for (path, must) in [(&directory, "0700"), (&directory.join("key.pk8"), "0600")] {
+            match fs::metadata(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                about => closed(path, &about.map_err(failed("read", path))?, must)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What its files have cost so far.
+    #[must_use]
+    pub const fn written(&self) -> &Written {
+        &self.written
+    }
+
     /// A runner's file.
     #[must_use]
     pub fn file(&self, runner: &str) -> Stored {
         Stored {
             path: self.path.join(format!("{runner}.json")),
+            written: self.written.clone(),
         }
     }
 }
@@ -169,6 +211,7 @@ impl StateDir {
 #[derive(Clone, Debug)]
 pub struct Stored {
     path: PathBuf,
+    written: Written,
 }
 
 impl Stored {
@@ -185,13 +228,24 @@ impl Stored {
             }
             _ => {}
         }
-        let size = match fs::metadata(&self.path) {
+        // A link is replaced by the next write, and what it led to would be left behind.
+        let about = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(StateFile::default());
             }
-            metadata => metadata.map_err(failed("read", &self.path))?.len(),
+            about => about.map_err(failed("read", &self.path))?,
         };
-        if size > LARGEST {
+        if !about.is_file() {
+            return Err(StateError::Strange {
+                path: self.path.clone(),
+                what: match about.is_symlink() {
+                    true => "a symbolic link",
+                    false => "a directory or device",
+                },
+            });
+        }
+        closed(&self.path, &about, "0600")?;
+        if about.len() > LARGEST {
             return Err(failed("read", &self.path)(io::Error::other(
                 "the file is too large",
             )));
@@ -202,34 +256,6 @@ impl Stored {
             source,
         };
         state_file::parse(&text, relay).map_err(content)
-    }
-
-    /// Replaces the file, durably (STATE-01, STATE-19).
-    ///
-    /// # Errors
-    /// It could not be written; the old one stands.
-    pub fn write(&self, text: &str) -> Result<(), StateError> {
-        let temporary = self.temporary();
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| {
-                file.write_all(text.as_bytes())
-                    .and_then(|()| file.sync_all())
-            });
-        written.map_err(failed("write", &temporary))?;
-        fs::rename(&temporary, &self.path).map_err(failed("replace", &self.path))?;
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.map_err(failed("sync", directory))
-    }
-
-    fn temporary(&self) -> PathBuf {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        self.path.with_file_name(format!(".{name}.new"))
     }
 }
 

@@ -13,6 +13,7 @@ use vk_hub_proto::client::{
 use vk_hub_proto::{JobId, ReservationId};
 
 use crate::connect::Dialer;
+use crate::observe::{Asked, Observer};
 use crate::request::{Answer, Outgoing, RequestError, Signer, send};
 
 /// How long an answer may take past the wait that was asked for (API-67).
@@ -23,6 +24,7 @@ const PAST_WAIT: Duration = Duration::from_secs(30);
 pub struct Client {
     dialer: Dialer,
     signer: Signer,
+    observer: Option<Observer>,
 }
 
 /// A request that did not do what was asked.
@@ -108,7 +110,20 @@ impl Client {
     /// A client that dials and signs so.
     #[must_use]
     pub const fn new(dialer: Dialer, signer: Signer) -> Client {
-        Client { dialer, signer }
+        Client {
+            dialer,
+            signer,
+            observer: None,
+        }
+    }
+
+    /// The same, with somebody who is told of every request.
+    #[must_use]
+    pub fn with_observer(self, observer: Observer) -> Client {
+        Client {
+            observer: Some(observer),
+            ..self
+        }
     }
 
     /// The way to the hub.
@@ -134,8 +149,8 @@ impl Client {
     /// # Errors
     /// See [`ApiError`].
     pub async fn capacity(&self, request: &CapacityRequest) -> Result<Capacity, ApiError> {
-        self.post("/v1/capacity", request, 200, request.wait_secs)
-            .await
+        let what = (Asked::Capacity, "/v1/capacity");
+        self.post(what, request, 200, request.wait_secs).await
     }
 
     /// `POST /v1/reservations` (API-02).
@@ -146,8 +161,8 @@ impl Client {
         &self,
         request: &ReservationRequest,
     ) -> Result<ReservationGrant, ApiError> {
-        self.post("/v1/reservations", request, 201, request.wait_secs)
-            .await
+        let what = (Asked::Reserve, "/v1/reservations");
+        self.post(what, request, 201, request.wait_secs).await
     }
 
     /// `POST /v1/reservations/<id>/renew` (API-03).
@@ -159,13 +174,8 @@ impl Client {
         reservation: ReservationId,
         request: RenewRequest,
     ) -> Result<ReservationGrant, ApiError> {
-        self.post(
-            &format!("/v1/reservations/{reservation}/renew"),
-            &request,
-            200,
-            0,
-        )
-        .await
+        let path = format!("/v1/reservations/{reservation}/renew");
+        self.post((Asked::Renew, &path), &request, 200, 0).await
     }
 
     /// `DELETE /v1/reservations/<id>` (API-04).
@@ -174,7 +184,8 @@ impl Client {
     /// See [`ApiError`].
     pub async fn release(&self, reservation: ReservationId) -> Result<(), ApiError> {
         let path = format!("/v1/reservations/{reservation}");
-        let answer = self.send(Method::DELETE, &path, Vec::new(), 0).await?;
+        let what = (Asked::Release, path.as_str());
+        let answer = self.send(Method::DELETE, what, Vec::new(), 0).await?;
         expect(&answer, 204)
     }
 
@@ -183,7 +194,8 @@ impl Client {
     /// # Errors
     /// See [`ApiError`].
     pub async fn submit(&self, submission: &JobSubmission) -> Result<JobView, ApiError> {
-        self.post("/v1/jobs", submission, 201, 0).await
+        let what = (Asked::Submit, "/v1/jobs");
+        self.post(what, submission, 201, 0).await
     }
 
     /// `GET /v1/jobs/<id>` (API-06).
@@ -198,7 +210,7 @@ impl Client {
     ) -> Result<JobView, ApiError> {
         let after = after.map_or_else(String::new, |revision| format!("after={revision}&"));
         let path = format!("/v1/jobs/{job}?{after}wait={wait_secs}");
-        let answer = self.send(Method::GET, &path, Vec::new(), wait_secs).await?;
+        let answer = self.get((Asked::View, &path), wait_secs).await?;
         decode(&answer, 200)
     }
 
@@ -213,7 +225,7 @@ impl Client {
         wait_secs: u32,
     ) -> Result<OutputRead, ApiError> {
         let path = format!("/v1/jobs/{job}/output?offset={offset}&wait={wait_secs}");
-        let answer = self.send(Method::GET, &path, Vec::new(), wait_secs).await?;
+        let answer = self.get((Asked::Output, &path), wait_secs).await?;
         match answer.status {
             200 => Ok(OutputRead::Bytes(Output {
                 offset: number(&answer, "vk-output-offset")?,
@@ -236,8 +248,8 @@ impl Client {
     /// # Errors
     /// See [`ApiError`].
     pub async fn cancel(&self, job: JobId, request: CancelRequest) -> Result<JobView, ApiError> {
-        self.post(&format!("/v1/jobs/{job}/cancel"), &request, 202, 0)
-            .await
+        let path = format!("/v1/jobs/{job}/cancel");
+        self.post((Asked::Cancel, &path), &request, 202, 0).await
     }
 
     /// `POST /v1/jobs/<id>/settle` (API-09).
@@ -246,13 +258,14 @@ impl Client {
     /// See [`ApiError`].
     pub async fn settle(&self, job: JobId) -> Result<(), ApiError> {
         let path = format!("/v1/jobs/{job}/settle");
-        let answer = self.send(Method::POST, &path, Vec::new(), 0).await?;
+        let what = (Asked::Settle, path.as_str());
+        let answer = self.send(Method::POST, what, Vec::new(), 0).await?;
         expect(&answer, 204)
     }
 
     async fn post<B: Serialize + Sync, A: DeserializeOwned>(
         &self,
-        path: &str,
+        what: (Asked, &str),
         body: &B,
         status: u16,
         wait_secs: u32,
@@ -261,30 +274,35 @@ impl Client {
             status: 0,
             why: why.to_string(),
         })?;
-        let answer = self.send(Method::POST, path, body, wait_secs).await?;
+        let answer = self.send(Method::POST, what, body, wait_secs).await?;
         decode(&answer, status)
+    }
+
+    async fn get(&self, what: (Asked, &str), wait_secs: u32) -> Result<Answer, ApiError> {
+        self.send(Method::GET, what, Vec::new(), wait_secs).await
     }
 
     async fn send(
         &self,
         method: Method,
-        path: &str,
+        (asked, path): (Asked, &str),
         body: Vec<u8>,
         wait_secs: u32,
     ) -> Result<Answer, ApiError> {
         let within = PAST_WAIT + Duration::from_secs(wait_secs.min(60).into());
         let signer = Some(&self.signer);
-        Ok(send(
-            &self.dialer,
-            Outgoing {
-                method,
-                path,
-                body,
-                signer,
-                within,
-            },
-        )
-        .await?)
+        let out = Outgoing {
+            method,
+            path,
+            body,
+            signer,
+            within,
+        };
+        let answered = send(&self.dialer, out).await;
+        if let Some(observer) = &self.observer {
+            observer.over(asked, answered.as_ref().ok().map(|answer| answer.status));
+        }
+        Ok(answered?)
     }
 }
 

@@ -16,10 +16,11 @@ use vk_kill::KillPoints;
 use vk_step::{Core as _, Now, OpenError};
 
 use super::calls::Event;
-use super::keep::Step;
+use super::pace::Pace;
 use super::reload::{Settings, Word};
 use super::runner::{JobEdge, Prepared, RunnerEdge, Seat, runner_index};
 use super::standing::Standing;
+use super::step::{Owner, Step};
 use crate::clock::unix_now;
 use crate::session::{Line, Told};
 
@@ -63,6 +64,9 @@ pub struct Daemon {
     origin: Instant,
     pub(super) gathering: VecDeque<Step>,
     pub(super) writing: Option<VecDeque<Step>>,
+    pub(super) pace: Pace,
+    /// Until when what can wait for a write waits.
+    pub(super) patient_until: Option<Instant>,
     /// Runners whose state files are tried again in a moment.
     pub(super) writing_again: BTreeSet<usize>,
 }
@@ -102,6 +106,8 @@ impl Daemon {
             origin: Instant::now(),
             gathering: VecDeque::new(),
             writing: None,
+            pace: Pace::new(Instant::now()),
+            patient_until: None,
             writing_again: BTreeSet::new(),
         };
         for mut prepared in settings.runners {
@@ -142,7 +148,8 @@ impl Daemon {
             if self.is_done() {
                 return self.ended();
             }
-            let deadline = [self.deadline(), self.give_up].into_iter().flatten().min();
+            let deadlines = [self.deadline(), self.give_up, self.write_due()];
+            let deadline = deadlines.into_iter().flatten().min();
             let sleep = async {
                 match deadline {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -188,6 +195,7 @@ impl Daemon {
             .map(|effect| Effect::Acquire(index, effect))
             .collect();
         self.gather(Step {
+            owner: Owner::Runner(index),
             kept: None,
             records: Vec::new(),
             effects,
@@ -369,6 +377,7 @@ impl Daemon {
             .map(|effect| Effect::Job(key, effect))
             .collect();
         self.gather(Step {
+            owner: Owner::Job(key),
             kept: None,
             records: Vec::new(),
             effects,
@@ -387,6 +396,7 @@ impl Daemon {
             .into_iter()
             .map(|effect| Effect::Acquire(index, effect));
         self.gather(Step {
+            owner: Owner::Runner(index),
             kept: None,
             records: Vec::new(),
             effects: effects.collect(),
@@ -411,6 +421,7 @@ impl Daemon {
             .map(|effect| Effect::Job(key, effect))
             .collect();
         self.gather(Step {
+            owner: Owner::Job(key),
             kept,
             records: step.records,
             effects,

@@ -219,6 +219,15 @@ impl Effects<'_> {
                     "GitLab handed a job over"
                 );
             }
+            if let JobRequestOutcome::Undecodable(bad, _) = &outcome {
+                tracing::warn!(
+                    runner = name,
+                    gitlab_job = bad.job.as_ref().map(|(id, _)| id),
+                    request_id = bad.job.as_ref().map(|_| request_id.to_string()),
+                    why = bad.why,
+                    "GitLab handed over a job that cannot be read: it is failed if its number and token are known, else lost"
+                );
+            }
             if translation.id == 0 && matches!(outcome, JobRequestOutcome::Job(..)) {
                 match late_verify(&client).await {
                     Some((id, verified)) => {

@@ -1,11 +1,12 @@
 //! Nothing is done before what it rests on is kept: a step that keeps something waits for its runner's
-//! state file, and so does everything after it. Many steps share one write.
+//! state file, and so does everything of its core after it. Many steps share one write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 use vk_gitlab_core::acquire;
 use vk_gitlab_core::job;
 use vk_gitlab_core::state_file;
@@ -16,18 +17,13 @@ use super::calls::Event;
 use super::daemon::{Daemon, Effect};
 use super::effects::Effects;
 use super::runner::{JobEdge, RunnerEdge};
-use crate::state::Stored;
+use super::step::Step;
+use crate::state::{Stored, replace};
 
 /// How long after a failed write a state file is tried again.
 const WRITE_AGAIN: Duration = Duration::from_secs(5);
-
-/// A step that waits for its runner's file.
-pub(super) struct Step {
-    /// Whose records it has: the runner, and the job.
-    pub(super) kept: Option<(usize, u64)>,
-    pub(super) records: Vec<job::Record>,
-    pub(super) effects: Vec<Effect>,
-}
+/// How long what would be learnt again waits for a write that is made anyway.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A state file that is to be written.
 struct File {
@@ -38,26 +34,84 @@ struct File {
 }
 
 impl File {
-    fn write(self, relay: RelayId) -> Result<(), String> {
+    fn text(&self, relay: RelayId) -> Result<String, (usize, String)> {
         let jobs = self.jobs.iter().map(|job| &**job);
         let text = state_file::assemble(relay, jobs, &self.unknown);
-        let text = text.map_err(|error| chain(&error))?;
-        self.stored.write(&text).map_err(|error| chain(&error))
+        text.map_err(|error| (self.index, chain(&error)))
     }
+}
+
+/// Writes files in one go; which runner's could not be written, and why.
+fn write_all(files: &[File], relay: RelayId) -> Result<(), (usize, String)> {
+    let texts: Vec<_> = files
+        .iter()
+        .map(|file| Ok((&file.stored, file.text(relay)?)))
+        .collect::<Result<_, _>>()?;
+    let texts: Vec<_> = texts
+        .iter()
+        .map(|(stored, text)| (*stored, text.as_str()))
+        .collect();
+    replace(&texts).map_err(|(at, error)| {
+        let index = files.get(at).map_or(0, |file| file.index);
+        (index, chain(&error))
+    })
 }
 
 impl Daemon {
     pub(super) fn gather(&mut self, step: Step) {
+        let (effects, records) = step.split();
+        effects
+            .into_iter()
+            .chain([records])
+            .for_each(|step| self.gather_one(step));
+    }
+
+    fn gather_one(&mut self, step: Step) {
         if step.kept.is_none() && step.effects.is_empty() {
             return;
         }
-        let waits = self.writing.is_some() || !self.gathering.is_empty() || step.kept.is_some();
-        if waits {
-            self.gathering.push_back(step);
-        } else {
-            self.boundary(&step, false);
-            self.boundary(&step, true);
-            self.release(step);
+        let mut earlier = self.writing.iter().flatten().chain(&self.gathering);
+        let waits = step.kept.is_some() || earlier.any(|earlier| step.comes_after(earlier));
+        if !waits {
+            return self.go_on_with(step);
+        }
+        if step.is_patient() {
+            let until = Instant::now() + PATIENCE;
+            self.patient_until.get_or_insert(until);
+        }
+        self.gathering.push_back(step);
+    }
+
+    /// A step that waits for no write.
+    fn go_on_with(&mut self, step: Step) {
+        self.boundary(&step, false);
+        self.boundary(&step, true);
+        self.release(step);
+    }
+
+    /// Goes on with the steps that waited only for what is kept by now.
+    fn release_free(&mut self) {
+        let mut at = 0;
+        while let Some(step) = self.gathering.get(at) {
+            let mut earlier = self.gathering.iter().take(at);
+            if step.kept.is_some() || earlier.any(|earlier| step.comes_after(earlier)) {
+                at += 1;
+            } else if let Some(step) = self.gathering.remove(at) {
+                // What comes of it is gathered behind those that still wait.
+                self.go_on_with(step);
+            }
+        }
+    }
+
+    /// When what was gathered is to be written, where something was and nothing is being written.
+    pub(super) fn write_due(&self) -> Option<Instant> {
+        if self.writing.is_some() || self.gathering.is_empty() {
+            return None;
+        }
+        let paced = self.pace.due();
+        match self.patient_until {
+            Some(until) if self.gathering.iter().all(Step::is_patient) => Some(paced.max(until)),
+            _ => Some(paced),
         }
     }
 
@@ -79,26 +133,22 @@ impl Daemon {
         }
     }
 
-    /// Writes what was gathered, where nothing is being written. Steps that keep nothing and have
-    /// nothing before them that does go on at once.
+    /// Writes what was gathered, once that is due.
     pub(super) fn flush(&mut self) {
-        while self.writing.is_none() && !self.gathering.is_empty() {
-            let steps = std::mem::take(&mut self.gathering);
-            steps.iter().for_each(|step| self.boundary(step, false));
-            let runners: BTreeSet<usize> = steps
-                .iter()
-                .filter_map(|step| step.kept.map(|(runner, _)| runner))
-                .collect();
-            self.writing = Some(steps);
-            if runners.is_empty() {
-                self.written(Ok(runners));
-            } else {
-                self.write(runners);
-            }
+        if self.write_due().is_none_or(|due| due > Instant::now()) {
+            return;
         }
+        self.patient_until = None;
+        let steps = std::mem::take(&mut self.gathering);
+        steps.iter().for_each(|step| self.boundary(step, false));
+        let runners = steps.iter().filter_map(|step| step.kept);
+        let runners: BTreeSet<usize> = runners.map(|(runner, _)| runner).collect();
+        self.writing = Some(steps);
+        self.write(runners);
     }
 
     fn write(&mut self, runners: BTreeSet<usize>) {
+        self.pace.begins(Instant::now());
         let rendered: Result<Vec<_>, (usize, String)> = runners
             .iter()
             .copied()
@@ -107,13 +157,7 @@ impl Daemon {
             .collect();
         let (events, relay) = (self.events.clone(), self.relay);
         tokio::task::spawn_blocking(move || {
-            let written = rendered.and_then(|files| {
-                let write = |file: File| {
-                    let index = file.index;
-                    file.write(relay).map_err(|why| (index, why))
-                };
-                files.into_iter().try_for_each(write)
-            });
+            let written = rendered.and_then(|files| write_all(&files, relay));
             // The loop ended meanwhile.
             let _ = events.send(Event::Written(written.map(|()| runners)));
         });
@@ -134,20 +178,25 @@ impl Daemon {
     }
 
     pub(super) fn written(&mut self, written: Result<BTreeSet<usize>, (usize, String)>) {
-        let steps = self.writing.take().unwrap_or_default();
         match written {
             Ok(runners) => {
-                for step in steps {
+                // One by one: what comes of a step waits for those of its core behind it.
+                while let Some(step) = self.writing.as_mut().and_then(VecDeque::pop_front) {
                     self.boundary(&step, true);
                     self.mark_kept(&step);
                     self.release(step);
                 }
+                self.writing = None;
                 runners
                     .into_iter()
                     .for_each(|index| self.store_works(index));
             }
-            Err((index, why)) => self.store_failed(index, &why, steps),
+            Err((index, why)) => {
+                let steps = self.writing.take().unwrap_or_default();
+                self.store_failed(index, &why, steps);
+            }
         }
+        self.release_free();
     }
 
     fn mark_kept(&mut self, step: &Step) {

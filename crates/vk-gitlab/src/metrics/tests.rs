@@ -1,7 +1,8 @@
 use super::*;
 
 fn metrics(project_labels: bool) -> Arc<Metrics> {
-    Metrics::new("0.1.0", "abcd1234", project_labels)
+    let build = ("0.1.0", "abcd1234");
+    Metrics::new(build, project_labels, &Written::default())
 }
 
 fn job(project: &str, queue_seconds: f64) -> JobInfo {

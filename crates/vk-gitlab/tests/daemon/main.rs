@@ -11,11 +11,13 @@
 mod approval;
 mod asking;
 mod certificates;
+mod costs;
 mod gitlab;
 mod hub;
 mod jobs;
 mod log;
 mod looking;
+mod malformed;
 mod reloading;
 mod server;
 mod stopping;

@@ -120,7 +120,8 @@ impl World {
             relay: RELAY,
             key: Key::generate().unwrap(),
         };
-        let client = Arc::new(api::Client::new(dialer, signer));
+        let observer = operator.metrics().hub_observer();
+        let client = Arc::new(api::Client::new(dialer, signer).with_observer(observer));
         let settings = operator.settings().unwrap();
         let url = self.hub_url.to_string();
         let (session, told) = mpsc::channel(16);
