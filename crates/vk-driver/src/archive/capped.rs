@@ -31,6 +31,10 @@ impl<'a> Capped<'a> {
 
 impl Write for Capped<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.over.get() {
+            // A writer that is dropped tries to close its archive, and complains where it cannot.
+            return Ok(bytes.len());
+        }
         if self.at.saturating_add(bytes.len() as u64) > self.cap {
             self.over.set(true);
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
