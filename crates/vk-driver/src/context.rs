@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use vk_hub_proto::dispatch::GuestSize;
@@ -31,12 +31,71 @@ pub struct JobContext {
     pub boot_limit: Duration,
     /// How much may be in an upload's archive, in bytes.
     pub artifact_cap: u64,
+    /// Where its caches are kept.
+    pub caches: Caches,
     /// Where the process dies, in builds for crash tests.
     pub kill: vk_kill::KillPoints,
 }
 
 /// The largest archive that is uploaded where nothing else is said: 10 GiB.
 pub const ARTIFACT_CAP: u64 = 10 << 30;
+
+/// The largest layer of a cache where nothing else is said: 10 GiB (GUEST-07).
+pub const CACHE_CAP: u64 = 10 << 30;
+
+/// Where a job's caches are kept, and by whose right (CACHE-01).
+#[derive(Clone, Debug)]
+pub struct Caches {
+    /// The node's registry and a path in it: `host[:port][/path]`. Without one there are no caches.
+    pub repo: Option<String>,
+    /// The node's own credential there.
+    pub credential: Option<vk_oci::Credential>,
+    /// Certificates of authorities that speak for the registry beside the host's, PEM.
+    pub authorities: Vec<Vec<u8>>,
+    /// The registry is spoken to in plain HTTP. No credential goes there then, but to loopback.
+    pub insecure: bool,
+    /// The node's credential serves no job: one without a token for a cache repository has no caches
+    /// (CACHE-15).
+    pub job_token_only: bool,
+    /// What came with the job's start.
+    pub granted: Option<CacheGrant>,
+    /// Bytes of one cache's layer at most, as it is stored.
+    pub layer_cap: u64,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self {
+            repo: None,
+            credential: None,
+            authorities: Vec::new(),
+            insecure: false,
+            job_token_only: false,
+            granted: None,
+            layer_cap: CACHE_CAP,
+        }
+    }
+}
+
+/// A token for the registry, made for one job (CACHE-10 to CACHE-13).
+#[derive(Clone, Debug)]
+pub struct CacheGrant {
+    /// Who the token is for, where a registry asks for a name.
+    pub username: String,
+    /// The token.
+    pub token: vk_oci::Password,
+    /// Until when it may be used.
+    pub expires_at: Instant,
+    /// The repository of the job's caches, from the registry's root; it names the protection.
+    pub repository: Option<String>,
+}
+
+impl From<&CacheGrant> for vk_oci::Credential {
+    fn from(grant: &CacheGrant) -> Self {
+        let (username, password) = (grant.username.clone(), grant.token.clone());
+        Self { username, password }
+    }
+}
 
 /// A job's share of its node.
 #[derive(Clone, Debug)]

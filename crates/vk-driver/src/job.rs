@@ -14,6 +14,7 @@ use vk_vm::Vm;
 use vk_vm::channel::Guest;
 use vk_vm::usage::HostUsage;
 
+use crate::cache::{CacheSettings, Restored};
 use crate::context::{JobContext, StateSender};
 use crate::error::DriverError;
 use crate::guest_env::GuestEnv;
@@ -40,6 +41,7 @@ pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) place: Place,
     pub(crate) settings: Settings,
+    pub(crate) caching: CacheSettings,
     /// Feature flags that are not as they are by default, as the trace's begin lists them.
     pub(crate) flags: String,
     pub(crate) output: Output,
@@ -75,6 +77,8 @@ pub(crate) struct Shared {
     /// The sources are in the guest.
     pub(crate) mounted: bool,
     pub(crate) outcomes: Vec<ArtifactOutcome>,
+    /// What came out of which cache.
+    pub(crate) restored: Restored,
     /// What the VM's processes used.
     pub(crate) used: Option<HostUsage>,
 }
@@ -114,6 +118,8 @@ impl Job {
         let mut plan = Plan::new(spec, |name| read(&variables, name));
         let mut warnings = context.plan.warnings.clone();
         warnings.extend(settings.warnings.iter().cloned());
+        let caching = CacheSettings::read(|name| read(&variables, name));
+        warnings.extend(caching.warnings.iter().cloned());
         plan.warnings.splice(0..0, warnings);
         let mut trace = vk_trace::Settings {
             sections: spec.trace.sections,
@@ -140,7 +146,7 @@ impl Job {
         let changed: Vec<_> = changed
             .map(|(name, is, _)| format!("{name}:{is}"))
             .collect();
-        let secrets = secrets(spec, &variables);
+        let secrets = secrets(&context, &variables);
         let path = context.dirs.job.join("output");
         let output = Output::open(&path, &trace, secrets, state.clone())?;
         let work = context.dirs.job.join("work");
@@ -153,12 +159,14 @@ impl Job {
             sourcing: None,
             mounted: false,
             outcomes: Vec::new(),
+            restored: Restored::new(),
             used: None,
         };
         Ok(Job {
             plan,
             place,
             settings,
+            caching,
             flags: changed.join(", "),
             output,
             state,
@@ -232,8 +240,12 @@ impl Job {
 }
 
 /// What must not be seen (STAGE-24).
-fn secrets(spec: &CiJob, variables: &Variables) -> Secrets {
+fn secrets(context: &JobContext, variables: &Variables) -> Secrets {
+    let spec = &context.spec;
     let mut secrets = Secrets::new();
+    if let Some(granted) = &context.caches.granted {
+        secrets.token(granted.token.reveal());
+    }
     for value in variables.masked() {
         secrets.masked_variable(value);
     }

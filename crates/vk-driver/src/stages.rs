@@ -25,19 +25,16 @@ pub(crate) async fn run(job: Arc<Job>, stage: Stage, attempt: u32, stop: StopWat
         Stage::GetSources => sources::run(&job, attempt, stop).await,
         // The next attempt has a disk of its own: nothing of this one is in its way.
         Stage::ClearWorktree => Ok(()),
-        Stage::RestoreCache => {
-            caches::restore(&job);
-            Ok(())
-        }
+        Stage::RestoreCache => caches::restore(&job).await,
         Stage::DownloadArtifacts => download::run(&job).await,
         Stage::Step(n) => script::step(&job, n, stop).await,
         Stage::AfterScript => script::after(&job, stop).await,
         Stage::ArchiveCache => {
-            caches::archive(&job, true);
+            caches::archive(&job, true).await;
             Ok(())
         }
         Stage::ArchiveCacheOnFailure => {
-            caches::archive(&job, false);
+            caches::archive(&job, false).await;
             Ok(())
         }
         Stage::UploadArtifactsOnSuccess => upload::run(&job, true).await,

@@ -19,7 +19,8 @@ impl Password {
         Self(Zeroizing::new(secret))
     }
 
-    pub(crate) fn reveal(&self) -> &str {
+    /// The secret itself, to be sent or masked.
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }

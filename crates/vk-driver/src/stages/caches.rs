@@ -1,31 +1,42 @@
-//! Caches, which this node does not keep yet: said, never silent.
+//! Caches into the tree and out of it: the pair of stages around a job's steps.
 
-use vk_hub_proto::job::When;
+mod archive;
+mod restore;
 
+use std::time::Instant;
+
+use vk_hub_proto::job::CacheSpec;
+
+pub(super) use archive::archive;
+pub(super) use restore::restore;
+
+use super::with_causes;
+use crate::cache::{Limits, Place, Store, is_protected};
 use crate::job::Job;
-use crate::script::warning;
 
-pub(super) fn restore(job: &Job) {
-    for cache in &job.spec().caches {
-        let text = format!(
-            "Caches are not kept by this node yet: {} is not restored and will not be saved",
-            cache.key
-        );
-        job.output.say(&warning(&text));
-    }
+/// The registry as it is for this job now; else why there is none.
+fn store(job: &Job) -> Result<Store, String> {
+    let caches = &job.context.caches;
+    let protected = {
+        let shared = job.shared();
+        let variable = shared.variables.content("CI_COMMIT_REF_PROTECTED");
+        is_protected(job.spec().sources.protected, variable)
+    };
+    let place = Place::of(caches, job.spec(), protected, Instant::now());
+    let place = place.map_err(|skip| skip.to_string())?;
+    let store = Store::open(place, caches, job.caching.request_timeout);
+    store.map_err(|error| with_causes(&error))
 }
 
-pub(super) fn archive(job: &Job, success: bool) {
-    let other = if success {
-        When::OnFailure
-    } else {
-        When::OnSuccess
-    };
-    for cache in job.spec().caches.iter().filter(|cache| cache.when != other) {
-        let text = format!(
-            "Caches are not kept by this node yet: {} is not saved",
-            cache.key
-        );
-        job.output.say(&warning(&text));
+/// A cache of nothing is none.
+fn is_of_files(cache: &CacheSpec) -> bool {
+    cache.untracked || !cache.paths.is_empty()
+}
+
+/// What an archive of the job may have, in and out.
+fn limits(job: &Job) -> Limits {
+    Limits {
+        layer: job.context.caches.layer_cap,
+        tar: job.context.plan.disk_bytes,
     }
 }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use vk_driver::{
-    ARTIFACT_CAP, ArtifactsAt, Control, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
+    ARTIFACT_CAP, ArtifactsAt, Caches, Control, Images, JobContext, JobDirs, JobPlan, JobState,
+    NodeName,
 };
 use vk_hub_proto::job::{JobResult, JobSpec};
 use vk_image::{Platform, PullPolicy, Rules, Store};
@@ -135,6 +136,7 @@ impl Node {
             artifacts: ArtifactsAt::Directory(self.dir.path().join("artifacts")),
             boot_limit: Duration::from_secs(90),
             artifact_cap: ARTIFACT_CAP,
+            caches: Caches::default(),
             kill: KillPoints::from_env().unwrap(),
         }
     }

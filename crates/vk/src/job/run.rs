@@ -9,8 +9,8 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use vk_driver::{
-    ArtifactsAt, Control, DriverError, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
-    Stop,
+    ArtifactsAt, Caches, Control, DriverError, Images, JobContext, JobDirs, JobPlan, JobState,
+    NodeName, Stop,
 };
 use vk_hub_proto::job::{CiJob, JobResult};
 use vk_image::{Rules, Store};
@@ -104,6 +104,7 @@ async fn prepare(arguments: &RunArguments, spec: CiJob) -> anyhow::Result<JobCon
         artifacts,
         boot_limit: Duration::from_secs(arguments.boot_limit),
         artifact_cap: arguments.artifact_cap,
+        caches: Caches::default(),
         kill: vk_kill::KillPoints::from_env()?,
     })
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::{mpsc, watch};
 use vk_driver::{
-    ARTIFACT_CAP, ArtifactsAt, Control, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
+    ARTIFACT_CAP, ArtifactsAt, Caches, Control, Images, JobContext, JobDirs, JobPlan, JobState,
+    NodeName,
 };
 use vk_hub_proto::job::JobResult;
 use vk_image::{PullPolicy, Rules, Store};
@@ -103,6 +104,7 @@ fn context(
         artifacts: ArtifactsAt::GitLab,
         boot_limit: Duration::from_secs(settings.boot_timeout_secs),
         artifact_cap: ARTIFACT_CAP,
+        caches: Caches::default(),
         kill: KillPoints::from_env()?,
     })
 }
