@@ -22,5 +22,6 @@ mod program;
 mod refusals;
 mod secrets;
 mod settings;
+mod storm;
 mod table;
 mod whole_jobs;

@@ -17,13 +17,13 @@ use crate::settings::Settings;
 const VALUE: &str = "vK9+Zq7/Rw2=Tm4.Xc8@Jd5";
 
 /// A secret in the forms in which it might have been kept.
-struct Wanted {
+pub(crate) struct Wanted {
     what: &'static str,
     forms: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Wanted {
-    fn new(what: &'static str, secret: &str) -> Self {
+    pub(crate) fn new(what: &'static str, secret: &str) -> Self {
         let mut forms = vec![("as it is", secret.as_bytes().to_vec())];
         let escaped: String = secret.bytes().map(escaped).collect();
         forms.push(("URL-escaped", escaped.to_lowercase().into_bytes()));
@@ -38,7 +38,7 @@ impl Wanted {
         Self { what, forms }
     }
 
-    fn in_bytes(&self, bytes: &[u8]) -> Option<String> {
+    pub(crate) fn in_bytes(&self, bytes: &[u8]) -> Option<String> {
         let found = self.forms.iter().find(|(_, form)| holds(bytes, form));
         found.map(|(how, _)| format!("{} ({how})", self.what))
     }
@@ -75,8 +75,11 @@ fn holds(bytes: &[u8], form: &[u8]) -> bool {
 }
 
 /// Looks for the secrets in every file below a path; the bytes looked at.
-fn search(path: &Path, wanted: &[Wanted], found: &mut Vec<String>) -> u64 {
-    let about = fs::symlink_metadata(path).unwrap();
+pub(crate) fn search(path: &Path, wanted: &[Wanted], found: &mut Vec<String>) -> u64 {
+    // A file of a program that runs may go at any time.
+    let Ok(about) = fs::symlink_metadata(path) else {
+        return 0;
+    };
     if about.is_dir() {
         let entries = fs::read_dir(path).unwrap();
         return entries
@@ -86,7 +89,10 @@ fn search(path: &Path, wanted: &[Wanted], found: &mut Vec<String>) -> u64 {
     if !about.is_file() {
         return 0;
     }
-    let bytes = fs::read(path).unwrap();
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return 0,
+        read => read.unwrap(),
+    };
     let here = wanted.iter().filter_map(|one| one.in_bytes(&bytes));
     found.extend(here.map(|what| format!("{what} in {}", path.display())));
     bytes.len() as u64

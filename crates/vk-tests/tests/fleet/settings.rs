@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) history: u32,
     /// Jobs and job requests that the daemon has at most.
     pub(crate) concurrent: u32,
+    /// Job requests of its runner at a time.
+    pub(crate) requests: u32,
     /// Whether GitLab holds job requests until there is a job.
     pub(crate) held: bool,
     /// Whether the hub takes a limit of its files' sizes for a full disk, not for its end.
@@ -45,6 +47,7 @@ impl Default for Settings {
             approved: true,
             history: 10_000,
             concurrent: 2,
+            requests: 1,
             held: false,
             limited: false,
             node: "runner = \"none\"".to_owned(),
@@ -90,9 +93,9 @@ impl Settings {
             format!(
                 "concurrent = {}\nstate_dir = \"daemon\"\nsystem_id_file = \"daemon/system_id\"\n\
                  [gitlab]\nurl = \"http://{}:{lab}\"\n[[runners]]\nname = \"one\"\n\
-                 token_file = \"runner-token\"\ncheck_interval = 1\n[runners.envelope]\n\
-                 mem = \"512M\"\ncpus = 1\ndisk = \"1G\"\n",
-                self.concurrent, HOSTS[0]
+                 token_file = \"runner-token\"\ncheck_interval = 1\nrequest_concurrency = {}\n\
+                 [runners.envelope]\nmem = \"512M\"\ncpus = 1\ndisk = \"1G\"\n",
+                self.concurrent, HOSTS[0], self.requests
             ),
         );
     }

@@ -3,7 +3,7 @@
 
 mod account;
 mod act;
-mod point;
+pub(crate) mod point;
 mod story;
 mod tell;
 
