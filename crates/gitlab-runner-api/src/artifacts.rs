@@ -2,6 +2,7 @@
 
 mod download;
 mod location;
+mod refusal;
 mod upload;
 
 use std::time::Duration;

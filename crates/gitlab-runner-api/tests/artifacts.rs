@@ -6,111 +6,14 @@
     reason = "a test may"
 )]
 
-use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+#[path = "support/answers.rs"]
+mod answers;
+
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
-use gitlab_runner_api::artifacts::{
-    ArtifactClient, Download, DownloadError, Downloaded, Tried, Upload, UploadEnd,
-};
+use answers::{Request, Server, ok, redirect, status};
+use gitlab_runner_api::artifacts::{Download, DownloadError, Downloaded, Tried, Upload, UploadEnd};
 use vk_hub_proto::Secret;
-
-/// A request as it came.
-#[derive(Clone, Debug)]
-struct Request {
-    line: String,
-    headers: Vec<String>,
-    body: Vec<u8>,
-}
-
-impl Request {
-    fn header(&self, name: &str) -> Option<&str> {
-        let is = |line: &&String| line.to_lowercase().starts_with(&format!("{name}: "));
-        self.headers
-            .iter()
-            .find(is)
-            .map(|line| line.split_once(": ").unwrap().1)
-    }
-}
-
-/// A server with answers in order; the last is repeated.
-struct Server {
-    base: String,
-    seen: Arc<Mutex<Vec<Request>>>,
-}
-
-impl Server {
-    fn new(answers: &[&str]) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let mut answers: VecDeque<String> = answers.iter().map(|a| (*a).to_owned()).collect();
-        let log = Arc::clone(&seen);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let request = read(&stream);
-                log.lock().unwrap().push(request);
-                let answer = match answers.len() {
-                    1 => answers[0].clone(),
-                    _ => answers.pop_front().unwrap(),
-                };
-                write!(stream, "HTTP/1.1 {answer}").unwrap();
-            }
-        });
-        Server { base, seen }
-    }
-
-    fn client(&self) -> ArtifactClient {
-        ArtifactClient::new(self.base.parse().unwrap(), None, "1.2.3").unwrap()
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-fn read(stream: &TcpStream) -> Request {
-    let mut reader = BufReader::new(stream);
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        match line.trim_end() {
-            "" => break,
-            line => lines.push(line.to_owned()),
-        }
-    }
-    let line = lines.remove(0);
-    let mut request = Request {
-        line,
-        headers: lines,
-        body: Vec::new(),
-    };
-    let length = request
-        .header("content-length")
-        .map_or(0, |text| text.parse().unwrap());
-    request.body = vec![0; length];
-    reader.read_exact(&mut request.body).unwrap();
-    request
-}
-
-fn status(text: &str) -> String {
-    format!("{text}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-}
-
-fn redirect(code: u16, to: &str) -> String {
-    status(&format!("{code} Redirect\r\nLocation: {to}"))
-}
-
-fn ok(body: &str) -> String {
-    format!(
-        "200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
-}
 
 struct Sent {
     end: UploadEnd,

@@ -133,7 +133,7 @@ async fn each_outcome_is_in_the_result_and_in_the_trace() {
     let Some(node) = Node::new("outcomes") else {
         return;
     };
-    let busy = "503 Service Unavailable\r\nRetry-After: 0";
+    let busy = "503 Service Unavailable\r\nRetry-After: 1";
     // Answers to the uploads, their outcomes, what the trace says of it, how often GitLab is asked.
     let rows: [(Vec<&str>, ArtifactState, &str, usize); 3] = [
         (

@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use vk_hub_proto::Secret;
 
 use super::location::location;
+use super::refusal::refusal;
 use super::{ArtifactClient, REDIRECTS_MAX};
 
 /// Tries of a server that may do better, and of one that does not know the job yet (ART-23).
@@ -97,7 +98,8 @@ impl ArtifactClient {
                 });
             }
             if !status.is_redirection() {
-                return Err(failed(Some(status.as_u16()), &in_words(status)));
+                let said = refusal(response).await;
+                return Err(failed(Some(status.as_u16()), &in_words(status, &said)));
             }
             let led = location(&url, response.headers());
             url = led.map_err(|why| failed(Some(status.as_u16()), &why))?;
@@ -152,12 +154,11 @@ fn failed(status: Option<u16>, message: &str) -> DownloadError {
     }
 }
 
-fn in_words(status: StatusCode) -> String {
-    let what = match status.as_u16() {
-        401 => "unauthorized",
-        403 => "forbidden",
-        404 => "not found",
-        _ => "",
-    };
-    format!("{status} {what}").trim_end().to_owned()
+/// A status in words, with what the server says of it, where that is more than the status.
+fn in_words(status: StatusCode, said: &str) -> String {
+    let text = status.to_string();
+    if said.is_empty() || text.starts_with(said) || said.starts_with(status.as_str()) {
+        return text;
+    }
+    format!("{text} ({said})")
 }

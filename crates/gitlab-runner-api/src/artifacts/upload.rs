@@ -13,6 +13,7 @@ use tokio::io::AsyncReadExt;
 use vk_hub_proto::Secret;
 
 use super::location::location;
+use super::refusal::refusal;
 use super::{ArtifactClient, REDIRECTS_MAX};
 use crate::answer::Headers;
 
@@ -25,8 +26,6 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(300);
 /// Bytes read of the file at a time.
 const CHUNK: usize = 64 << 10;
-/// Bytes read of a refusal.
-const REFUSAL_MAX: usize = 64 << 10;
 
 /// One archive to upload.
 #[derive(Clone, Copy, Debug)]
@@ -270,21 +269,6 @@ fn explained(status: Option<u16>, message: String) -> String {
         text = format!("{text} ({message})");
     }
     text
-}
-
-/// What a refusal's body says.
-async fn refusal(mut response: Response) -> String {
-    if response.status() == StatusCode::CREATED {
-        return String::new();
-    }
-    let mut body = Vec::new();
-    while let Ok(Some(chunk)) = response.chunk().await {
-        body.extend_from_slice(&chunk);
-        if body.len() > REFUSAL_MAX {
-            break;
-        }
-    }
-    crate::client::message(&body)
 }
 
 /// A line that no archive holds by chance.
