@@ -32,6 +32,8 @@ pub(crate) struct Setup {
     pub cgroups: Option<std::path::PathBuf>,
     /// A directory of its own, outside the job's root, for what it mounts.
     pub state: std::path::PathBuf,
+    /// What the job's `/etc/resolv.conf` shall hold; none where it stays the image's.
+    pub resolv_conf: Option<String>,
 }
 
 /// The agent.
@@ -39,6 +41,7 @@ pub(crate) struct Setup {
 pub(crate) struct Agent {
     pub(crate) mode: Mode,
     pub(crate) state: std::path::PathBuf,
+    pub(crate) resolv_conf: Option<String>,
     dialer: Dialer,
     cgroups: Option<Cgroups>,
     reaper: Reaper,
@@ -57,6 +60,7 @@ impl Agent {
             secret,
             cgroups,
             state,
+            resolv_conf,
         } = setup;
         // In a VM commands run in the job's root or not at all; a process may do without one.
         let root = match mode {
@@ -67,6 +71,7 @@ impl Agent {
         Ok(Self {
             mode,
             state,
+            resolv_conf,
             dialer: Dialer::new(address, secret),
             cgroups,
             reaper: Reaper::start()?,

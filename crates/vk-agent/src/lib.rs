@@ -26,6 +26,7 @@
 //! | `/dev/console` | character device 5:1; the agent's words go there |
 //! | `/dev/null` | character device 1:3; needed where the kernel has no console |
 //! | `/vk/modules.list` | module files in load order, one a line, relative to `/vk`, `#` begins a comment; may be missing where all is built in |
+//! | `/vk/network.list` | the same, of modules that only a machine with `vk.net` loads |
 //! | `/vk/modules/*.ko` | the modules, not compressed |
 //! | `/vk/secret` | the VM's secret, 32 bytes; removed once read |
 //!
@@ -34,6 +35,7 @@
 //! | word | what |
 //! |---|---|
 //! | `vk.dial=vsock:CID:PORT` | where the host listens; without it `vsock:2:1024` |
+//! | `vk.net=ADDRESS/LENGTH,GATEWAY` | `eth0` has this IPv4 address; the gateway is the resolver too, and the job's `/etc/resolv.conf` says so |
 //! | `vk.action=poweroff` | to power off at once, before any module: a bare boot, a probe |
 //!
 //! It mounts `/proc`, `/sys`, `/dev` and `/run` of its own, loads the modules, reads the secret,

@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Over, Failure> {
         secret,
         cgroups: None,
         state,
+        resolv_conf: None,
     })
 }
 

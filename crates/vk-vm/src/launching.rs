@@ -66,19 +66,30 @@ impl Launching {
     ) -> Result<Watched, StartError> {
         let null = File::options().write(true).open("/dev/null");
         let null = null.map_err(StartError::io("open /dev/null"))?;
-        self.launch_with(name, program, null.into()).await
+        self.launch_with(name, program, null.into(), None).await
     }
 
-    /// Starts the VMM, whose stdout is the guest's console.
+    /// Starts a program whose stdout is a socket of its owner's.
+    pub(crate) async fn launch_telling(
+        &mut self,
+        name: &'static str,
+        program: &Program,
+        stdout: OwnedFd,
+    ) -> Result<Watched, StartError> {
+        self.launch_with(name, program, stdout, None).await
+    }
+
+    /// Starts the VMM, whose stdout is the guest's console, with a descriptor where it inherits one.
     pub(crate) async fn launch_vmm(
         &mut self,
         name: &'static str,
         program: &Program,
+        inherited: Option<OwnedFd>,
     ) -> Result<(), StartError> {
         let (output, says) = pipe()?;
         let console = Arc::clone(&self.console);
         self.tasks.spawn(async move { console.record(says).await });
-        self.launch_with(name, program, output).await?;
+        self.launch_with(name, program, output, inherited).await?;
         // The VMM is the first of a VM's programs, whenever it was started.
         self.programs.rotate_right(1);
         Ok(())
@@ -89,12 +100,16 @@ impl Launching {
         name: &'static str,
         program: &Program,
         stdout: OwnedFd,
+        inherited: Option<OwnedFd>,
     ) -> Result<Watched, StartError> {
         let (stderr, says) = pipe()?;
         let said = Arc::new(Console::default());
         let log = Arc::clone(&said);
         self.tasks.spawn(async move { log.record(says).await });
-        let launched = self.holder.launch(program, stdout, stderr).await?;
+        let launched = self
+            .holder
+            .launch_with(program, stdout, stderr, inherited)
+            .await?;
         let watched = Watched {
             name,
             launched,

@@ -15,6 +15,7 @@ pub mod disk;
 mod elf;
 mod launching;
 mod machine;
+mod network;
 #[cfg(feature = "process-vmm")]
 pub mod process;
 pub mod programs;
@@ -31,6 +32,7 @@ mod vsock;
 pub use machine::{
     Accelerator, CPUS_MAX, DISKS_MAX, Disk, MEMORY_MIN, Machine, ROLE_MAX, Starting, Vmm,
 };
+pub use network::NetMode;
 pub use start_error::StartError;
 pub use vm::{Boot, Stopped, Vm};
 pub use vsock::Vsock;

@@ -125,9 +125,10 @@ impl ProcessVmm {
             args,
             directory: directory.clone(),
             confines: Confines::Root,
+            inherits: false,
         };
         let started = Instant::now();
-        launching.launch_vmm(NAME, &program).await?;
+        launching.launch_vmm(NAME, &program, None).await?;
         let awaited = Awaited {
             channel,
             vmm: NAME,

@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vk_net::NetError;
+
 use crate::bundle::BundleError;
 use crate::channel::GuestError;
 use crate::confine::ConfineError;
@@ -32,6 +34,21 @@ pub enum StartError {
     /// The walls, or a program behind them.
     #[error(transparent)]
     Confine(#[from] ConfineError),
+    /// This host cannot give VMs the network that was asked for.
+    #[error("VMs cannot have a network here")]
+    Network(#[source] NetError),
+    /// Without walls there is nothing to hold a network in.
+    #[error(
+        "net.mode = \"switch\" needs VMs to be confined, and executor.vm.unconfined is set: leave one \
+         of them out"
+    )]
+    NetworkUnconfined,
+    /// The VM's network could not be made.
+    #[error("the VM's network could not be made: {why}")]
+    NetworkFailed {
+        /// What its keeper said.
+        why: String,
+    },
     /// A file, directory or socket of the VM.
     #[error("cannot {what} for a VM")]
     Io {

@@ -28,8 +28,8 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Marks every descriptor from 3 on to be closed by the next `exec`, whoever opened it.
-pub(crate) fn close_descriptors_on_exec() -> io::Result<()> {
+/// Marks every descriptor from 3 on, but `kept`, to be closed by the next `exec`, whoever opened it.
+pub(crate) fn close_descriptors_on_exec(kept: Option<i32>) -> io::Result<()> {
     // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors; none is closed
     // while this program runs, so no owned descriptor is invalidated.
     let rc = unsafe {
@@ -40,11 +40,16 @@ pub(crate) fn close_descriptors_on_exec() -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     };
-    if rc == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
     }
+    if let Some(kept) = kept {
+        // SAFETY: the number is only used for this one call, which says EBADF when nothing is open
+        // under it; nothing in this program closes it meanwhile.
+        let kept = unsafe { rustix::fd::BorrowedFd::borrow_raw(kept) };
+        rustix::io::fcntl_setfd(kept, rustix::io::FdFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// Lets the runtime watch a descriptor.

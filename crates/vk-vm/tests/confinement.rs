@@ -31,6 +31,7 @@ async fn program(path: &str, args: &[&str], also: &[Place], directory: &Path) ->
         args,
         directory: work,
         confines: Confines::View { at: view, places },
+        inherits: false,
     }
 }
 

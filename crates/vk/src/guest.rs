@@ -28,6 +28,9 @@ enum Command {
     /// The stages between a VM's owner and its programs.
     #[command(hide = true)]
     Confine(ConfineArguments),
+    /// The keeper of a VM's network.
+    #[command(hide = true)]
+    Network(NetworkArguments),
 }
 
 #[derive(Debug, Args)]
@@ -92,6 +95,19 @@ struct ConfineArguments {
     open: bool,
 }
 
+#[derive(Debug, Args)]
+struct NetworkArguments {
+    /// The file that the network namespace is mounted on.
+    #[arg(long)]
+    at: PathBuf,
+    #[arg(long)]
+    ip: PathBuf,
+    #[arg(long)]
+    nft: PathBuf,
+    #[arg(long)]
+    pasta: PathBuf,
+}
+
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum Stage {
     Enter,
@@ -104,6 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Pack(arguments) => run_pack(arguments),
         Command::Boot(arguments) => run_async(boot::run(arguments)),
         Command::Confine(arguments) => run_stage(&arguments),
+        Command::Network(arguments) => run_network(arguments),
     }
 }
 
@@ -131,6 +148,15 @@ fn run_pack(arguments: PackArguments) -> anyhow::Result<ExitCode> {
         manifest.agent.sha256,
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Before any thread is started: each lives in the network namespace that it began in.
+fn run_network(arguments: NetworkArguments) -> anyhow::Result<ExitCode> {
+    let NetworkArguments { at, ip, nft, pasta } = arguments;
+    match vk_net::keep(&vk_net::Needs { ip, nft, pasta }, &at) {
+        Ok(never) => match never {},
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A stage runs before any thread is started: a user namespace needs a single-threaded process.

@@ -1,7 +1,9 @@
-//! The kernel's command line: `vk.dial=vsock:CID:PORT`, `vk.action=poweroff`.
+//! The kernel's command line: `vk.dial=vsock:CID:PORT`, `vk.action=poweroff`,
+//! `vk.net=ADDRESS/LENGTH,GATEWAY`.
 
 use vk_guest_proto::{Failure, FailureCode};
 
+use super::network::Network;
 use crate::context::{fail, shown};
 use crate::dial::Address;
 
@@ -19,6 +21,7 @@ pub(super) enum Action {
 pub(super) struct CommandLine {
     pub(super) dial: Address,
     pub(super) action: Action,
+    pub(super) network: Option<Network>,
 }
 
 impl CommandLine {
@@ -27,6 +30,7 @@ impl CommandLine {
         // The well-known context of a host, and the port that vk uses by default.
         let mut dial = Address::Vsock { cid: 2, port: 1024 };
         let mut action = Action::Serve;
+        let mut network = None;
         for word in line.split(u8::is_ascii_whitespace) {
             if let Some(address) = word.strip_prefix(b"vk.dial=") {
                 let Some(address) = Address::parse(address) else {
@@ -34,6 +38,12 @@ impl CommandLine {
                     return fail(FailureCode::Invalid, message);
                 };
                 dial = address;
+            } else if let Some(value) = word.strip_prefix(b"vk.net=") {
+                network = Network::parse(value);
+                if network.is_none() {
+                    let message = format!("{} on the command line cannot be read", shown(word));
+                    return fail(FailureCode::Invalid, message);
+                }
             } else if let Some(name) = word.strip_prefix(b"vk.action=") {
                 action = match name {
                     b"serve" => Action::Serve,
@@ -45,7 +55,11 @@ impl CommandLine {
                 };
             }
         }
-        Ok(Self { dial, action })
+        Ok(Self {
+            dial,
+            action,
+            network,
+        })
     }
 }
 
@@ -65,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_word_of_the_agents_that_cannot_be_read_is_an_error() {
-        for line in ["vk.dial=", "vk.dial=tcp:1", "vk.action=fly"] {
+        for line in ["vk.dial=", "vk.dial=tcp:1", "vk.action=fly", "vk.net=eth0"] {
             assert!(CommandLine::parse(line.as_bytes()).is_err(), "{line}");
         }
     }

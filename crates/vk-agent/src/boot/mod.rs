@@ -3,6 +3,7 @@
 
 mod command_line;
 mod modules;
+mod network;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,15 +60,19 @@ fn live() -> Result<Over, Failure> {
     if line.action == Action::PowerOff {
         return Ok(Over::PowerOff);
     }
-    modules::load_all(Path::new(BUNDLE));
+    modules::load_all(Path::new(BUNDLE), modules::ALWAYS);
     let secret = take_secret(&Path::new(BUNDLE).join("secret"))?;
     prepare();
+    if let Some(network) = line.network {
+        network.bring_up(Path::new(BUNDLE))?;
+    }
     crate::control::run(Setup {
         mode: Mode::Vm,
         address: line.dial,
         secret,
         cgroups: mount_cgroups(),
         state: PathBuf::from(STATE),
+        resolv_conf: line.network.map(network::Network::resolv_conf),
     })
 }
 

@@ -9,11 +9,14 @@ use rustix::system::finit_module;
 
 use crate::fault::log;
 
-/// Loads all modules. One that cannot be loaded is said and passed over: what needs it will fail by
+/// The modules of every machine.
+pub(super) const ALWAYS: &str = "modules.list";
+
+/// Loads all modules of a list. One that cannot be loaded is said and passed over: what needs it will fail by
 /// name, and a module may be built into this kernel.
-pub(super) fn load_all(bundle: &Path) {
+pub(super) fn load_all(bundle: &Path, list: &str) {
     // A kernel with everything built in needs no list.
-    let Ok(list) = fs::read_to_string(bundle.join("modules.list")) else {
+    let Ok(list) = fs::read_to_string(bundle.join(list)) else {
         return;
     };
     for path in paths(&list) {

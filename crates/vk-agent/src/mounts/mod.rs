@@ -7,6 +7,7 @@
 
 mod kernel;
 mod overlay;
+mod resolver;
 mod volume;
 
 use std::path::Path;
@@ -60,6 +61,9 @@ pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure>
     mount_change(&at, MountPropagationFlags::SHARED).or_fail(what)?;
     let outside = JobRoot::plain(directory(&at)?);
     kernel::mount_all(agent.mode, &outside)?;
+    if let Some(text) = &agent.resolv_conf {
+        resolver::name(&outside, text)?;
+    }
     let (dir, namespace) = enter(&at)?;
     agent.child_was_made();
     agent.set_root(JobRoot::mounted(dir, namespace, directory(&writable)?));

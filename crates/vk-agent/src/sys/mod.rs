@@ -5,11 +5,11 @@
 
 mod after_fork;
 mod holder;
+mod interface;
 mod launch;
-mod loopback;
 mod vsock;
 
 pub(crate) use holder::hold_mounts;
+pub(crate) use interface::{interface_up, loopback_up};
 pub(crate) use launch::{Launch, Record, launch};
-pub(crate) use loopback::loopback_up;
 pub(crate) use vsock::connect_vsock;

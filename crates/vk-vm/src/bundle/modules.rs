@@ -16,6 +16,8 @@ pub(super) const WANTED: [&str; 6] = [
     "overlay",
     "ext4",
 ];
+/// What a guest with a network needs more; others do not load it.
+pub(super) const NETWORK: [&str; 1] = ["virtio_net"];
 /// No module is larger than this once unpacked.
 const MODULE_MAX: u64 = 64 << 20;
 /// No index of modules is larger than this.

@@ -36,13 +36,15 @@ pub fn pack(from: &Pack) -> Result<Bundle, BundleError> {
         }
     };
     let agent = read_agent(&from.agent)?;
-    let modules = Index::read(&from.modules)?
-        .in_load_order(&modules::WANTED)?
+    let index = Index::read(&from.modules)?;
+    let always = index.in_load_order(&modules::WANTED)?.len();
+    let modules = index
+        .in_load_order(&[&modules::WANTED[..], &modules::NETWORK].concat())?
         .iter()
         .map(|file| modules::load(&from.modules, file))
         .collect::<Result<Vec<_>, _>>()?;
-    let initramfs =
-        initramfs(&agent, &modules).map_err(|e| BundleError::Write(from.out.join(INITRAMFS), e))?;
+    let initramfs = initramfs(&agent, modules.split_at(always))
+        .map_err(|e| BundleError::Write(from.out.join(INITRAMFS), e))?;
     let identities = [&kernel, &initramfs, &agent].map(|data| FileIdentity::of(data));
     let names = modules.into_iter().map(|module| module.name).collect();
     let manifest = Manifest::new(boot.release, form, identities, names);
@@ -75,25 +77,32 @@ fn read_agent(path: &Path) -> Result<Vec<u8>, BundleError> {
     Ok(agent)
 }
 
-fn initramfs(agent: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
+/// The agent, the modules that every guest loads, and those that one with a network loads too.
+fn initramfs(agent: &[u8], modules: (&[Module], &[Module])) -> io::Result<Vec<u8>> {
     let mut cpio = CpioWriter::new(Vec::new());
     cpio.directory("dev")?;
     cpio.character_device("dev/console", (5, 1))?;
     cpio.file(layout::INIT, 0o755, &elf::without_sections(agent))?;
     cpio.directory(layout::DIRECTORY)?;
     cpio.directory(&format!("{}/{}", layout::DIRECTORY, layout::MODULES))?;
-    let mut list = String::new();
-    for module in modules {
-        let path = format!("{}/{}.ko", layout::MODULES, module.name);
-        cpio.file(
-            &format!("{}/{path}", layout::DIRECTORY),
-            0o444,
-            &module.data,
-        )?;
-        list.push_str(&path);
-        list.push('\n');
+    let (always, network) = modules;
+    for (name, modules) in [
+        (layout::MODULE_LIST, always),
+        (layout::NETWORK_LIST, network),
+    ] {
+        let mut list = String::new();
+        for module in modules {
+            let path = format!("{}/{}.ko", layout::MODULES, module.name);
+            cpio.file(
+                &format!("{}/{path}", layout::DIRECTORY),
+                0o444,
+                &module.data,
+            )?;
+            list.push_str(&path);
+            list.push('\n');
+        }
+        cpio.file(name, 0o444, list.as_bytes())?;
     }
-    cpio.file(layout::MODULE_LIST, 0o444, list.as_bytes())?;
     cpio.finish()
 }
 
@@ -150,10 +159,12 @@ mod tests {
         image.extend_from_slice(&kernel);
         fs::write(root.join("vmlinuz"), image).unwrap();
         fs::write(root.join("agent"), agent).unwrap();
-        let built_in = modules::WANTED
+        let wanted = [&modules::WANTED[..], &modules::NETWORK].concat();
+        let built_in: Vec<_> = wanted
+            .iter()
             .map(|name| format!("kernel/{name}.ko"))
-            .join("\n");
-        let built_in = built_in.replace("kernel/erofs.ko\n", "");
+            .collect();
+        let built_in = built_in.join("\n").replace("kernel/erofs.ko\n", "");
         fs::write(root.join("modules.builtin"), built_in).unwrap();
         fs::write(
             root.join("modules.dep"),

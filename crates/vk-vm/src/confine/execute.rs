@@ -8,7 +8,7 @@ use rustix::thread::UnshareFlags;
 
 use super::drop_rights::drop_rights;
 use super::identity::{enter_as, explain};
-use super::order::PACKET_MAX;
+use super::order::{INHERITED, PACKET_MAX};
 use super::program::{Confines, Program, Walls};
 use super::system_calls::refuse_the_dangerous;
 use super::view;
@@ -51,7 +51,8 @@ fn prepare(walls: Walls) -> io::Result<Command> {
     }
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|e| explain("ask for the parent's death signal", e))?;
-    sys::close_descriptors_on_exec().map_err(|e| explain("close descriptors", e))?;
+    sys::close_descriptors_on_exec(program.inherits.then_some(INHERITED))
+        .map_err(|e| explain("close descriptors", e))?;
     let directory = &program.directory;
     std::env::set_current_dir(directory)
         .map_err(|e| explain(&format!("enter {}", directory.display()), e))?;
@@ -81,6 +82,10 @@ fn confine(confines: &Confines, walls: Walls) -> io::Result<bool> {
             Ok(true)
         }
         Confines::View { .. } => Ok(true),
+        Confines::Holder if walls == Walls::Required => Ok(false),
+        Confines::Holder => Err(io::Error::other(
+            "the keeper of a VM's network needs the walls, and they are off",
+        )),
         #[cfg(feature = "process-vmm")]
         // The holder's user namespace serves: its PID namespace belongs to it, and so /proc can be
         // mounted.

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Seek, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +19,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use super::OWN_PROGRAM;
 use super::identity::explain;
-use super::order::{Exit, Order, PACKET_MAX, Report};
+use super::order::{Exit, INHERITED, Order, PACKET_MAX, Report};
 use super::program::{Program, Walls};
 use crate::sys;
 
@@ -137,8 +137,18 @@ impl Holding {
                 "{PROGRAMS_MAX} programs run already"
             )));
         }
-        let [stdout, stderr] = <[OwnedFd; 2]>::try_from(descriptors)
-            .map_err(|_| io::Error::other("an order without its two descriptors"))?;
+        let mut descriptors = descriptors.into_iter();
+        let (Some(stdout), Some(stderr)) = (descriptors.next(), descriptors.next()) else {
+            return Err(io::Error::other("an order without its two descriptors"));
+        };
+        let inherited = descriptors.next();
+        if inherited.is_some() != program.inherits {
+            return Err(io::Error::other(
+                "an order with more or fewer descriptors than it says",
+            ));
+        }
+        // Kept open by the stage's exec; the holder itself closes it when the stage has it.
+        let _inherited = inherited.as_ref().map(place).transpose()?;
         let mut stage = Command::new(OWN_PROGRAM);
         stage.args(["guest", "confine", "exec"]);
         if self.walls == Walls::Off {
@@ -189,6 +199,18 @@ impl Holding {
     }
 }
 
+/// Gives a descriptor the number that the program knows it by.
+fn place(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
+    let placed = rustix::io::fcntl_dupfd_cloexec(descriptor, INHERITED)?;
+    if placed.as_raw_fd() != INHERITED {
+        return Err(io::Error::other(format!(
+            "descriptor {INHERITED} is in use"
+        )));
+    }
+    rustix::io::fcntl_setfd(&placed, rustix::io::FdFlags::empty())?;
+    Ok(placed)
+}
+
 /// The program's description, as a file to be read by its stage: never on disk.
 fn plan(program: &Program) -> io::Result<File> {
     let mut plan = File::from(memfd_create("plan", MemfdFlags::CLOEXEC)?);
@@ -200,7 +222,7 @@ fn plan(program: &Program) -> io::Result<File> {
 /// Takes one packet from the owner's socket, if there is one.
 fn receive() -> io::Result<Received> {
     let mut packet = vec![0; PACKET_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let socket: BorrowedFd<'_> = rustix::stdio::stdin();
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;

@@ -33,7 +33,7 @@ pub use error::ConfineError;
 pub use execute::execute;
 pub use hold::hold;
 pub use needs::needed_by;
-pub use order::Exit;
+pub use order::{Exit, INHERITED};
 pub use owner::{Holder, Launched};
 pub use program::{Access, Confinement, Confines, Place, Program, Walls};
 

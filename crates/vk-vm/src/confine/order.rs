@@ -7,10 +7,15 @@ use super::program::Program;
 /// No packet is larger. A socket's buffer holds it (net.core.wmem_default is 208 KiB).
 pub(super) const PACKET_MAX: usize = 128 * 1024;
 
+/// The number of the one descriptor that a program may get beside its stdin, stdout and stderr:
+/// above all that a holder has open.
+pub const INHERITED: i32 = 500;
+
 /// What the owner asks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// To start a program. Two descriptors come with it: its stdout and stderr.
+    /// To start a program. Two descriptors come with it, its stdout and stderr, and a third where the
+    /// program inherits one.
     Launch {
         /// The owner's number for it.
         id: u32,

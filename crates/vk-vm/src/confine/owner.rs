@@ -159,6 +159,21 @@ impl Holder {
         stdout: OwnedFd,
         stderr: OwnedFd,
     ) -> Result<Launched, ConfineError> {
+        self.launch_with(program, stdout, stderr, None).await
+    }
+
+    /// As [`Holder::launch`], with the descriptor that a program which [inherits](Program::inherits)
+    /// one gets as number [`INHERITED`](super::INHERITED).
+    ///
+    /// # Errors
+    /// As [`Holder::launch`].
+    pub async fn launch_with(
+        &self,
+        program: &Program,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        inherited: Option<OwnedFd>,
+    ) -> Result<Launched, ConfineError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (started, start) = oneshot::channel();
         let (ending, exit) = watch::channel(None);
@@ -169,7 +184,11 @@ impl Holder {
             id,
             program: program.clone(),
         };
-        let outcome = match self.send(&order, &[stdout, stderr]).await {
+        let descriptors: Vec<_> = [stdout, stderr].into_iter().chain(inherited).collect();
+        let sent = self.send(&order, &descriptors).await;
+        // The holder has them now: an end of a pipe that stayed open here would never be seen closed.
+        drop(descriptors);
+        let outcome = match sent {
             Ok(()) => timeout(STAGE, start).await,
             Err(e) => Ok(Ok(Err(e.to_string()))),
         };
@@ -237,7 +256,7 @@ impl Holder {
         }
         let rights: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let send = |socket: &OwnedFd| {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut beside = SendAncillaryBuffer::new(&mut space);
             if !rights.is_empty() {
                 beside.push(SendAncillaryMessage::ScmRights(&rights));

@@ -84,6 +84,9 @@ pub struct Program {
     pub directory: PathBuf,
     /// Its walls.
     pub confines: Confines,
+    /// Whether it gets a descriptor of its owner's, as number [`INHERITED`](super::INHERITED).
+    #[serde(default)]
+    pub inherits: bool,
 }
 
 /// What is around a program, unless the walls are off.
@@ -96,6 +99,10 @@ pub enum Confines {
         /// Everything it sees.
         places: Vec<Place>,
     },
+    /// The holder's own namespaces, in which it is root: for the keeper of a VM's network, which
+    /// makes a network namespace and has no right over the host's. No wall but the holder's;
+    /// impossible with walls off.
+    Holder,
     /// Namespaces in which it is root and sees the host's files: for a guest that is no machine.
     /// No wall to rely on; impossible with walls off.
     #[cfg(feature = "process-vmm")]

@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::confine::INHERITED;
 use crate::machine::{Accelerator, Disk, Machine};
 
 /// The vhost-user socket between QEMU and the vsock daemon.
 pub(crate) const VHOST_SOCKET: &str = "vhost/s";
 /// QEMU's control socket.
 pub(crate) const QMP_SOCKET: &str = "qmp/s";
+
+/// The guest's address on a bridge that nobody else is on.
+const MAC: &str = "52:54:00:76:6b:02";
 
 /// How the guest's vsock is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub(crate) struct Boot<'a> {
     pub(crate) vsock: VsockDevice,
     /// Where the firmware lies.
     pub(crate) firmware: &'a Path,
+    /// Whether the descriptor it inherits is the tap of its network.
+    pub(crate) network: bool,
 }
 
 /// The arguments.
@@ -83,6 +89,10 @@ pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
         VsockDevice::Kernel { cid } => {
             out.option("-device", format!("vhost-vsock-device,guest-cid={cid}"));
         }
+    }
+    if boot.network {
+        out.option("-netdev", format!("tap,id=net,fd={INHERITED}"));
+        out.option("-device", format!("virtio-net-device,netdev=net,mac={MAC}"));
     }
     for (number, disk) in machine.disks.iter().enumerate() {
         out.disk(number, disk);
@@ -155,6 +165,7 @@ mod tests {
             command_line: "console=ttyS0 tsc_early_khz=2600000",
             vsock: VsockDevice::User,
             firmware: Path::new("/usr/share/qemu"),
+            network: false,
         }
     }
 

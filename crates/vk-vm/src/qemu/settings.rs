@@ -2,8 +2,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::firmware;
-use crate::confine::{Confinement, Place, needed_by};
+use vk_net::Needs;
+
+use crate::confine::{Confinement, Place, Walls, needed_by};
 use crate::machine::Accelerator;
+use crate::network::NetMode;
 use crate::programs::{find, find_beside};
 use crate::start_error::StartError;
 use crate::vsock::Vsock;
@@ -23,6 +26,8 @@ pub struct QemuSettings {
     pub confinement: Confinement,
     /// What guests run on.
     pub accelerator: Accelerator,
+    /// What network guests have.
+    pub network: NetMode,
     /// The device file of KVM.
     pub kvm: PathBuf,
 }
@@ -38,6 +43,7 @@ impl QemuSettings {
             vsock: Vsock::Auto,
             confinement,
             accelerator,
+            network: NetMode::None,
             kvm: PathBuf::from("/dev/kvm"),
         }
     }
@@ -96,6 +102,8 @@ pub(super) struct Tools {
     /// None where the kernel's vsock serves.
     pub(super) daemon: Option<Tool>,
     pub(super) firmware: PathBuf,
+    /// What guests' networks are made with; none where they have none.
+    pub(super) network: Option<Needs>,
 }
 
 impl Tools {
@@ -107,6 +115,13 @@ impl Tools {
         let daemon = match vsock {
             Vsock::Kernel => None,
             Vsock::Auto | Vsock::Daemon => Some(settings.find_daemon()?),
+        };
+        let network = match (settings.network, settings.confinement.walls) {
+            (NetMode::None, _) => None,
+            (NetMode::Switch, Walls::Required) => {
+                Some(Needs::check(find).map_err(StartError::Network)?)
+            }
+            (NetMode::Switch, Walls::Off) => return Err(StartError::NetworkUnconfined),
         };
         let daemon = async {
             match daemon {
@@ -122,6 +137,7 @@ impl Tools {
             qemu: Tool { path: qemu, needs },
             daemon,
             firmware,
+            network,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use vk_guest_proto::{DiskFormat, Secret, Volume};
+use vk_net::Plan;
 
 use super::args::{Boot, QMP_SOCKET, VsockDevice, arguments, files};
 use super::settings::{QemuSettings, Tool, Tools};
@@ -14,6 +15,7 @@ use crate::confine::{Confines, Exit, Place, Program};
 use crate::death::{Cause, Death};
 use crate::launching::{Channel, Launching, make_directories, new_secret};
 use crate::machine::{Accelerator, Disk, Machine, Starting, Vmm};
+use crate::network::Keeper;
 use crate::start_error::StartError;
 use crate::vm::{Awaited, Vm};
 use crate::vsock::{Arrival, KERNEL_DEVICE, Vsock};
@@ -109,7 +111,13 @@ impl Qemu {
         secret: Secret,
     ) -> Result<Vm, StartError> {
         let directory = &machine.directory;
-        let (launching, channel, started) = self.launch(machine, initrd, secret, "").await?;
+        let started = self.launch(machine, initrd, secret, Purpose::Job).await?;
+        let Started {
+            launching,
+            channel,
+            at: started,
+            keeper,
+        } = started;
         let awaited = Awaited {
             channel,
             vmm: NAME,
@@ -119,7 +127,14 @@ impl Qemu {
             volumes: machine.disks.iter().map(volume).collect(),
             qmp: Some(directory.join(QMP_SOCKET)),
         };
-        Vm::come_up(launching, awaited).await
+        let vm = Vm::come_up(launching, awaited).await?;
+        if let Some(keeper) = keeper
+            && let Err(error) = keeper.ready().await
+        {
+            vm.stop(Duration::ZERO).await;
+            return Err(error);
+        }
+        Ok(vm)
     }
 
     /// Boots the machine with an init that powers off at once; from QEMU's start to its exit.
@@ -131,8 +146,13 @@ impl Qemu {
     /// As [`Vmm::start`]; [`StartError::Died`] where QEMU exits with an error.
     pub async fn bare_boot(&self, machine: &Machine) -> Result<Duration, StartError> {
         let (initrd, secret) = self.make_initrd(machine)?;
-        let action = " vk.action=poweroff";
-        let (launching, _channel, started) = self.launch(machine, &initrd, secret, action).await?;
+        let started = self.launch(machine, &initrd, secret, Purpose::Bare).await?;
+        let Started {
+            launching,
+            channel: _channel,
+            at: started,
+            ..
+        } = started;
         let ended = match launching.programs.first() {
             Some(vmm) => timeout(machine.boot_limit, vmm.launched.exit()).await,
             None => Ok(Exit::WithHolder),
@@ -163,14 +183,14 @@ impl Qemu {
         }
     }
 
-    /// Starts the machine's programs; what was started, and when QEMU was.
+    /// Starts the machine's programs.
     async fn launch(
         &self,
         machine: &Machine,
         initrd: &Path,
         secret: Secret,
-        action: &str,
-    ) -> Result<(Launching, Channel, Instant), StartError> {
+        purpose: Purpose,
+    ) -> Result<Started, StartError> {
         let directory = &machine.directory;
         let Arrival {
             listener,
@@ -184,11 +204,26 @@ impl Qemu {
             let daemon = launching.launch("vhost-device-vsock", &program).await?;
             vsock::ready(directory, &daemon).await?;
         }
-        let started = Instant::now();
-        let line = command_line(port, self.settings.accelerator, self.frequency) + action;
-        let program = self.program(machine, initrd, device, &line);
-        launching.launch_vmm(NAME, &program).await?;
-        Ok((launching, channel, started))
+        let mut line = command_line(port, self.settings.accelerator, self.frequency);
+        let (mut tap, mut keeper) = (None, None);
+        match (purpose, &self.tools.network) {
+            (Purpose::Bare, _) => line.push_str(" vk.action=poweroff"),
+            (Purpose::Job, None) => {}
+            (Purpose::Job, Some(needs)) => {
+                let connected = Keeper::start(&mut launching, walls, needs, directory).await?;
+                line.push_str(&interface(&connected.plan));
+                (tap, keeper) = (Some(connected.tap), Some(connected.keeper));
+            }
+        }
+        let at = Instant::now();
+        let program = self.program(machine, initrd, device, &line, tap.is_some());
+        launching.launch_vmm(NAME, &program, tap).await?;
+        Ok(Started {
+            launching,
+            channel,
+            at,
+            keeper,
+        })
     }
 
     /// QEMU for one machine, with everything it may see.
@@ -198,6 +233,7 @@ impl Qemu {
         initrd: &Path,
         vsock: VsockDevice,
         command_line: &str,
+        network: bool,
     ) -> Program {
         let kernel = self.bundle.kernel();
         let boot = Boot {
@@ -207,6 +243,7 @@ impl Qemu {
             command_line,
             vsock,
             firmware: &self.tools.firmware,
+            network,
         };
         let directory = &machine.directory;
         let Tool { path, needs } = &self.tools.qemu;
@@ -230,8 +267,28 @@ impl Qemu {
                 at: directory.join("view-qemu"),
                 places,
             },
+            inherits: network,
         }
     }
+}
+
+/// What a machine is started for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// To serve.
+    Job,
+    /// To power off at once.
+    Bare,
+}
+
+/// A machine's programs.
+struct Started {
+    launching: Launching,
+    channel: Channel,
+    /// When QEMU was started.
+    at: Instant,
+    /// Of its network, where it has one.
+    keeper: Option<Keeper>,
 }
 
 impl Vmm for Qemu {
@@ -260,6 +317,7 @@ fn daemon_in(daemon: &Tool, directory: &Path) -> Program {
             at: directory.join("view-vsock"),
             places,
         },
+        inherits: false,
     }
 }
 
@@ -278,6 +336,12 @@ fn command_line(port: u32, accelerator: Accelerator, frequency_khz: Option<u64>)
         line.push_str(&format!(" tsc_early_khz={khz} tsc=reliable"));
     }
     line
+}
+
+/// What the guest's agent is told of its network.
+fn interface(plan: &Plan) -> String {
+    let (guest, length, bridge) = (plan.guest, plan.prefix_len, plan.bridge);
+    format!(" vk.net={guest}/{length},{bridge}")
 }
 
 /// How the guest finds a disk.

@@ -17,6 +17,7 @@ const FLOORS: [(&str, u8); 26] = [
     ("vk-oci", 1),
     ("vk-trace", 1),
     ("vk-erofs", 1),
+    ("vk-net", 1),
     ("vk-kill", 1),
     ("vk-ci-config", 1),
     ("vk-vm", 2),
