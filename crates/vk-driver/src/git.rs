@@ -2,14 +2,19 @@
 
 mod checkout;
 mod credential;
-#[cfg(test)]
-mod dumb_server;
+mod fetch;
+mod foreign;
 mod host;
 mod mirror;
+mod submodules;
+#[cfg(test)]
+mod test_server;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use checkout::{Wanted, check_out};
 pub(crate) use credential::Credential;
+pub(crate) use fetch::Fetched;
 pub(crate) use host::{GitError, HostGit};
-pub(crate) use mirror::{Fetched, Mirror};
+pub(crate) use mirror::{Mirror, name_of_project};
+pub(crate) use submodules::{Rewrites, Site, Updated, update};

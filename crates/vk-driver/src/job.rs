@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use vk_hub_proto::job::{ArtifactOutcome, CiJob};
+use vk_hub_proto::job::{ArtifactOutcome, CiJob, Hook, HookName};
 use vk_image::Lease;
 use vk_stage_core::{Kill, Plan, Stage, StageEnd};
 use vk_trace::Secrets;
@@ -110,10 +110,14 @@ impl Job {
         };
         // The strategy is read before the place it decides on is known: no variable of a place
         // says anything about a strategy.
-        let first = Variables::new(spec, &place(spec, crate::settings::Strategy::Fetch), own);
+        let first = Variables::new(
+            spec,
+            &place(spec, crate::settings::Strategy::Fetch, None),
+            own,
+        );
         let read = |list: &Variables, name: &str| list.content(name).map(str::to_owned);
         let settings = Settings::read(spec, |name| read(&first, name));
-        let place = place(spec, settings.strategy);
+        let place = place(spec, settings.strategy, settings.clone_path.as_deref());
         let variables = Variables::new(spec, &place, own);
         let mut plan = Plan::new(spec, |name| read(&variables, name));
         let mut warnings = context.plan.warnings.clone();
@@ -191,6 +195,13 @@ impl Job {
     /// What changes; never held across an await.
     pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A hook around the checkout, where there are both.
+    pub(crate) fn hook(&self, name: HookName) -> Option<&Hook> {
+        let mut hooks = self.spec().hooks.iter();
+        let hook = hooks.find(|hook| hook.name == name);
+        hook.filter(|_| self.settings.strategy.has_sources())
     }
 
     /// The VM's agent.

@@ -5,4 +5,6 @@ mod quote;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use compose::{Prologue, Shell, Wrapped, commands, is_exportable, notice, warning};
+pub(crate) use compose::{
+    Prologue, Shell, Wrapped, commands, is_exportable, notice, remove, warning,
+};

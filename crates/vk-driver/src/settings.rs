@@ -1,8 +1,15 @@
 //! What a job's variables say about the checkout, and where its directories are.
 
+mod git;
+#[cfg(test)]
+mod tests;
+
 use vk_hub_proto::job::CiJob;
 
 use crate::variables::Place;
+use git::Reader;
+
+pub(crate) use git::{CLEAN_FLAGS, FetchFlags, GitSettings, Submodules, Tags};
 
 /// The root of builds in the guest.
 const BUILDS_DIR: &str = "/builds";
@@ -33,12 +40,16 @@ pub(crate) struct Settings {
     pub(crate) strategy: Strategy,
     /// `GIT_CHECKOUT`.
     pub(crate) checkout: bool,
+    /// `GIT_CLONE_PATH`, clean.
+    pub(crate) clone_path: Option<String>,
+    /// Flags, submodules, LFS.
+    pub(crate) git: GitSettings,
     /// `CI_DEBUG_TRACE`.
     pub(crate) debug_trace: bool,
     /// `FF_SCRIPT_SECTIONS`.
     pub(crate) script_sections: bool,
-    /// What the job asks of git that this node cannot do.
-    pub(crate) unsupported: Option<String>,
+    /// What the job asks for and cannot have: it ends at once, with these words.
+    pub(crate) refused: Option<String>,
     /// What was not understood.
     pub(crate) warnings: Vec<String>,
 }
@@ -46,71 +57,96 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads them. `variable` gives a variable's content.
     pub(crate) fn read(job: &CiJob, variable: impl Fn(&str) -> Option<String>) -> Settings {
-        let mut warnings = Vec::new();
-        let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let mut reader = Reader {
+            given: &variable,
+            warnings: Vec::new(),
+        };
         let default = if job.sources.allow_fetch {
             Strategy::Fetch
         } else {
             Strategy::Clone
         };
-        let strategy = match given("GIT_STRATEGY").as_deref() {
+        let strategy = match reader.text("GIT_STRATEGY").as_deref() {
             None => default,
             Some("clone") => Strategy::Clone,
             Some("fetch") => Strategy::Fetch,
             Some("none") => Strategy::None,
             Some("empty") => Strategy::Empty,
             Some(other) => {
-                warnings.push(format!(
+                reader.warnings.push(format!(
                     "GIT_STRATEGY: expected either 'clone', 'fetch', 'none' or 'empty' got \
                      {other:?}, using default value 'fetch'"
                 ));
                 default
             }
         };
-        let mut flag = |name: &str, default: bool| match given(name).as_deref() {
-            None => default,
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
-            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
-            Some(other) => {
-                warnings.push(format!(
-                    "{name}: expected bool got {other:?}, using default value: {default}"
-                ));
-                default
-            }
+        let checkout = reader.flag("GIT_CHECKOUT", true) && strategy.has_sources();
+        let debug_trace = reader.flag("CI_DEBUG_TRACE", false);
+        let script_sections = reader.flag("FF_SCRIPT_SECTIONS", false);
+        let mut refused = None;
+        let mut or_refuse = |error: String| refused = Some(error);
+        let git = if strategy.has_sources() {
+            GitSettings::read(job, &mut reader).unwrap_or_else(|error| {
+                or_refuse(error);
+                GitSettings::none()
+            })
+        } else {
+            GitSettings::none()
         };
-        let checkout = flag("GIT_CHECKOUT", true) && strategy.has_sources();
-        let debug_trace = flag("CI_DEBUG_TRACE", false);
-        let script_sections = flag("FF_SCRIPT_SECTIONS", false);
-        let submodules = given("GIT_SUBMODULE_STRATEGY");
-        let unsupported = match submodules.as_deref() {
-            _ if !strategy.has_sources() => None,
-            None | Some("none") => given("GIT_CLONE_PATH").map(|path| {
-                format!("GIT_CLONE_PATH={path:?}: this node has no build directories of jobs' own")
-            }),
-            Some(other) => Some(format!(
-                "GIT_SUBMODULE_STRATEGY={other:?}: this node cannot fetch submodules yet; use \
-                 \"none\""
-            )),
-        };
+        let clone_path = reader.text("GIT_CLONE_PATH").map(|path| clone_path(&path));
+        let clone_path = clone_path.transpose().unwrap_or_else(|error| {
+            or_refuse(error);
+            None
+        });
         Settings {
             strategy,
             checkout,
+            clone_path,
+            git,
             debug_trace,
             script_sections,
-            unsupported,
-            warnings,
+            refused,
+            warnings: reader.warnings,
         }
     }
 }
 
-/// The directories of a job in its guest.
-pub(crate) fn place(job: &CiJob, strategy: Strategy) -> Place {
-    let mut path = project_path(&job.sources.repo_url)
-        .unwrap_or_else(|| format!("project-{}", job.job.project_id));
-    if strategy == Strategy::Empty {
-        path.push_str("-empty");
+/// Where a job wants its project: somewhere below the builds' directory.
+fn clone_path(path: &str) -> Result<String, String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
     }
-    let project_dir = format!("{BUILDS_DIR}/{path}");
+    let clean = format!("/{}", parts.join("/"));
+    let below = clean.strip_prefix(BUILDS_DIR);
+    let inside = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let plain = path.len() < 1024 && !path.chars().any(char::is_control);
+    if path.starts_with('/') && inside && plain {
+        Ok(clean)
+    } else {
+        Err(format!(
+            "the GIT_CLONE_PATH={path:?} has to be within {BUILDS_DIR:?}"
+        ))
+    }
+}
+
+/// The directories of a job in its guest.
+pub(crate) fn place(job: &CiJob, strategy: Strategy, clone_path: Option<&str>) -> Place {
+    let mut project_dir = match clone_path {
+        Some(path) => path.to_owned(),
+        None => {
+            let path = project_path(&job.sources.repo_url);
+            let path = path.unwrap_or_else(|| format!("project-{}", job.job.project_id));
+            format!("{BUILDS_DIR}/{path}")
+        }
+    };
+    if strategy == Strategy::Empty {
+        project_dir.push_str("-empty");
+    }
     Place {
         builds_dir: BUILDS_DIR.to_owned(),
         temp_dir: format!("{project_dir}.tmp"),
@@ -131,91 +167,4 @@ fn project_path(url: &str) -> Option<String> {
         .collect();
     let fine = |part: &&str| *part != ".." && !part.chars().any(|c| c.is_control() || c == '%');
     (!parts.is_empty() && path.len() < 1024 && parts.iter().all(fine)).then(|| parts.join("/"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::job;
-
-    fn read(rows: &[(&str, &str)]) -> Settings {
-        Settings::read(&job(), |name| {
-            let found = rows.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    /// STAGE-07, STAGE-10
-    #[test]
-    fn the_strategy_is_what_the_job_says() {
-        for (value, strategy, checkout) in [
-            ("", Strategy::Fetch, true),
-            ("clone", Strategy::Clone, true),
-            ("fetch", Strategy::Fetch, true),
-            ("none", Strategy::None, false),
-            ("empty", Strategy::Empty, false),
-        ] {
-            let settings = read(&[("GIT_STRATEGY", value)]);
-            assert_eq!(
-                (settings.strategy, settings.checkout),
-                (strategy, checkout),
-                "{value}"
-            );
-            assert_eq!(settings.warnings, Vec::<String>::new());
-        }
-        let settings = read(&[("GIT_STRATEGY", "rsync"), ("GIT_CHECKOUT", "maybe")]);
-        assert_eq!(settings.strategy, Strategy::Fetch);
-        assert_eq!(
-            settings.warnings,
-            [
-                "GIT_STRATEGY: expected either 'clone', 'fetch', 'none' or 'empty' got \"rsync\", \
-                 using default value 'fetch'",
-                "GIT_CHECKOUT: expected bool got \"maybe\", using default value: true"
-            ]
-        );
-        assert!(!read(&[("GIT_CHECKOUT", "false")]).checkout);
-    }
-
-    #[test]
-    fn what_this_node_cannot_do_is_said() {
-        assert_eq!(
-            read(&[("GIT_SUBMODULE_STRATEGY", "none")]).unsupported,
-            None
-        );
-        assert!(
-            read(&[("GIT_SUBMODULE_STRATEGY", "normal")])
-                .unsupported
-                .is_some()
-        );
-        assert!(
-            read(&[("GIT_CLONE_PATH", "/builds/x")])
-                .unsupported
-                .is_some()
-        );
-        let none = [
-            ("GIT_SUBMODULE_STRATEGY", "normal"),
-            ("GIT_STRATEGY", "none"),
-        ];
-        assert_eq!(read(&none).unsupported, None);
-    }
-
-    #[test]
-    fn the_project_lies_where_its_urls_path_says() {
-        let mut job = job();
-        for (url, path) in [
-            ("https://gitlab.example.com/g/sub/p.git", "/builds/g/sub/p"),
-            ("http://localhost:8080/g//p/", "/builds/g/p"),
-            ("https://gitlab.example.com/../p.git", "/builds/project-3"),
-            ("https://gitlab.example.com/a%2fb.git", "/builds/project-3"),
-            ("not a url", "/builds/project-3"),
-            ("", "/builds/project-3"),
-        ] {
-            job.sources.repo_url = url.to_owned();
-            assert_eq!(place(&job, Strategy::Fetch).project_dir, path, "{url}");
-        }
-        job.sources.repo_url = "https://x/g/p.git".to_owned();
-        let place = place(&job, Strategy::Empty);
-        assert_eq!(place.project_dir, "/builds/g/p-empty");
-        assert_eq!(place.temp_dir, "/builds/g/p-empty.tmp");
-    }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use vk_hub_proto::job::FailureClass;
 
-use crate::git::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, check_out};
+use crate::git::{
+    Credential, Fetched, GitError, HostGit, Mirror, Rewrites, Site, Updated, Wanted, check_out,
+    name_of_project, update,
+};
 use crate::job::{Job, Sourcing};
 use crate::tree::write_image;
 
@@ -14,11 +17,17 @@ pub(crate) const DISK_BYTES: u64 = 256 << 30;
 /// Its name.
 pub(crate) const DISK: &str = "sources";
 
-/// What was brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sourced {
-    /// None where the job wants no repository.
-    pub(crate) fetched: Option<Fetched>,
+/// What was brought; none where the job wants no repository.
+#[derive(Debug)]
+pub(crate) struct Sourced(pub(crate) Option<Brought>);
+
+/// A repository, and what is in it.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    /// The job's own.
+    pub(crate) fetched: Fetched,
+    /// Submodules, where they are wanted.
+    pub(crate) updated: Option<Updated>,
 }
 
 /// Makes room for the sources: a disk that is filled while the VM boots, or a directory.
@@ -66,7 +75,7 @@ async fn bring(job: &Job, attempt: u32) -> Result<Sourced, (bool, String)> {
         std::fs::remove_dir_all(&tree).map_err(io)?;
     }
     std::fs::create_dir_all(&tree).map_err(io)?;
-    let fetched = if job.settings.strategy.has_sources() {
+    let brought = if job.settings.strategy.has_sources() {
         Some(fetch(job, &tree, attempt).await.map_err(|error| {
             (
                 matches!(error, GitError::Start(_) | GitError::File { .. }),
@@ -89,39 +98,66 @@ async fn bring(job: &Job, attempt: u32) -> Result<Sourced, (bool, String)> {
         let written = written.await.map_err(|error| (true, error.to_string()))?;
         written.map_err(|error| (true, error.to_string()))?;
     }
-    Ok(Sourced { fetched })
+    Ok(Sourced(brought))
 }
 
-async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Fetched, GitError> {
+async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Brought, GitError> {
     let spec = job.spec();
     let sources = &spec.sources;
     let git = HostGit::new(job.file("git-home"))?;
     let private = job.file(&format!("credential-{attempt}"));
-    let credential = Credential::new(private, &sources.repo_url, &spec.token)?;
     let ca = match &spec.server_ca_pem {
         Some(pem) => {
             let path = job.file("server-ca.pem");
-            std::fs::write(&path, pem).map_err(|source| GitError::File {
-                what: "write",
-                path: path.clone(),
-                source,
-            })?;
+            std::fs::write(&path, pem).map_err(GitError::file("write", &path))?;
             Some(path)
         }
         None => None,
     };
+    let credential = Credential::new(private, &sources.repo_url, &spec.token, ca.as_deref())?;
     let root = &job.context.dirs.mirrors;
-    let (server, project) = (&spec.server_url, spec.job.project_id);
-    let mirror = Mirror::open(root, git.clone(), server, project, sources.object_format).await?;
-    let fetched = mirror.fetch(sources, &credential, ca.as_deref()).await?;
-    drop(credential);
+    let format = sources.object_format;
+    let name = name_of_project(&spec.server_url, spec.job.project_id, format);
+    let mirror = Mirror::open(root, git.clone(), &name, format).await?;
+    let fetched = mirror.fetch(sources, credential.settings()).await?;
+    let settings = &job.settings.git;
     let wanted = Wanted {
         sources,
         fetched: &fetched,
+        flags: &settings.fetch,
         checkout: job.settings.checkout,
+        clean: &settings.clean,
     };
-    check_out(&git, &mirror, wanted, tree).await?;
-    Ok(fetched)
+    let top = check_out(&git, &mirror, wanted, tree).await?;
+    // Others wait for it, and a submodule may be of the same repository.
+    drop(mirror);
+    let mut updated = None;
+    if let Some(wanted) = &settings.submodules {
+        let site = Site {
+            mirrors: root.clone(),
+            credential: Arc::new(credential),
+            wanted: wanted.clone(),
+            format,
+            rewrites: rewrites(job, wanted.force_https),
+        };
+        updated = Some(update(&site, &top, &sources.repo_url).await?);
+    }
+    Ok(Brought { fetched, updated })
+}
+
+/// `GIT_SUBMODULE_FORCE_HTTPS`: the server's SSH URLs, as its own variables tell them.
+fn rewrites(job: &Job, wanted: bool) -> Rewrites {
+    if !wanted {
+        return Rewrites::default();
+    }
+    let shared = job.shared();
+    let read = |name: &str| shared.variables.content(name).unwrap_or_default();
+    let host = match read("CI_SERVER_SHELL_SSH_HOST") {
+        "" => read("CI_SERVER_HOST"),
+        host => host,
+    };
+    let port = read("CI_SERVER_SHELL_SSH_PORT");
+    Rewrites::of_server(host, port, &job.spec().server_url)
 }
 
 /// The directories on the way to the tree, and the tree, for whichever user the scripts have.

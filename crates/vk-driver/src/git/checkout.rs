@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vk_hub_proto::job::{ObjectFormat, Sources};
 
+use super::fetch::Fetched;
 use super::host::{GitError, HostGit, Protocols};
-use super::mirror::{Fetched, Mirror};
+use super::mirror::Mirror;
+use crate::settings::{CLEAN_FLAGS, FetchFlags, Tags};
 
 /// What a job wants of its sources.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +18,111 @@ pub(crate) struct Wanted<'a> {
     pub(crate) sources: &'a Sources,
     /// What the mirror's fetch brought.
     pub(crate) fetched: &'a Fetched,
+    /// How it is fetched.
+    pub(crate) flags: &'a FetchFlags,
     /// Whether files are checked out (STAGE-10).
     pub(crate) checkout: bool,
+    /// How the tree is cleaned (STAGE-11).
+    pub(crate) clean: &'a [String],
+}
+
+/// A tree and its repository, which a job gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(super) git: HostGit,
+    pub(super) work: PathBuf,
+    pub(super) git_dir: PathBuf,
+}
+
+/// What is fetched out of a mirror.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromMirror<'a> {
+    /// Refspecs or commits.
+    pub(super) refspecs: &'a [String],
+    /// 0 is all history.
+    pub(super) depth: u32,
+    pub(super) flags: &'a FetchFlags,
+    /// The URL that stands for the mirror's.
+    pub(super) url: &'a str,
+}
+
+impl Tree {
+    /// Runs git in it.
+    pub(super) async fn run(&self, what: &'static str, args: &[&str]) -> Result<String, GitError> {
+        let all = self.args(args);
+        self.git.run(what, Protocols::File, &[], &all).await
+    }
+
+    pub(super) fn args(&self, args: &[&str]) -> Vec<OsString> {
+        let option = |name: &str, path: &Path| {
+            let mut option = OsString::from(name);
+            option.push(path);
+            option
+        };
+        let mut all = vec![
+            "-C".into(),
+            self.work.clone().into(),
+            option("--git-dir=", &self.git_dir),
+            option("--work-tree=", &self.work),
+        ];
+        all.extend(args.iter().map(Into::into));
+        all
+    }
+
+    /// Makes both, with a remote `origin`.
+    pub(super) async fn make(&self, format: ObjectFormat, url: &str) -> Result<(), GitError> {
+        fs::create_dir_all(&self.work).map_err(GitError::file("make", &self.work))?;
+        let format = match format {
+            ObjectFormat::Sha1 => "--object-format=sha1",
+            ObjectFormat::Sha256 => "--object-format=sha256",
+        };
+        let what = "make the job's tree";
+        self.run(what, &["init", "-q", "--template=", format])
+            .await?;
+        self.run("name the remote", &["remote", "add", "--", "origin", url])
+            .await?;
+        // The tree moves to another disk: what git remembers of its files' inodes is then wrong.
+        self.run(what, &["config", "core.trustctime", "false"])
+            .await?;
+        self.run(what, &["config", "core.checkStat", "minimal"])
+            .await?;
+        Ok(())
+    }
+
+    /// Fetches out of a mirror; nothing in the tree names it afterwards.
+    pub(super) async fn fetch(&self, mirror: &Mirror, of: FromMirror<'_>) -> Result<(), GitError> {
+        let url = mirror.url();
+        let depth = format!("--depth={}", of.depth);
+        let mut fetch = vec![
+            "fetch",
+            "--quiet",
+            "--no-recurse-submodules",
+            "--update-shallow",
+        ];
+        if of.depth > 0 {
+            fetch.push(&depth);
+        }
+        fetch.extend(of.flags.shallow.iter().map(String::as_str));
+        match of.flags.tags {
+            Tags::Followed => {}
+            Tags::All => fetch.push("--tags"),
+            Tags::None => fetch.push("--no-tags"),
+        }
+        fetch.extend(["--", &url]);
+        fetch.extend(of.refspecs.iter().map(String::as_str));
+        self.run("bring the commits into the job's tree", &fetch)
+            .await?;
+        hide_mirror(&self.git_dir.join("FETCH_HEAD"), &url, of.url)?;
+        hide_mirror(&self.git_dir.join("logs"), &url, of.url)
+    }
+
+    /// Puts a commit's files into the tree.
+    pub(super) async fn check_out(&self, sha: &str) -> Result<(), GitError> {
+        let what = "check the commit out";
+        self.run(what, &["checkout", "-f", "-q", sha])
+            .await
+            .map(drop)
+    }
 }
 
 /// Makes the tree at `tree`, a directory that is made here. Its remote `origin` has the URL
@@ -27,61 +132,38 @@ pub(crate) async fn check_out(
     mirror: &Mirror,
     wanted: Wanted<'_>,
     tree: &Path,
-) -> Result<(), GitError> {
-    let Wanted {
-        sources,
-        fetched,
-        checkout,
-    } = wanted;
-    fs::create_dir_all(tree).map_err(GitError::file("make", tree))?;
-    let format = match sources.object_format {
-        ObjectFormat::Sha1 => "--object-format=sha1",
-        ObjectFormat::Sha256 => "--object-format=sha256",
+) -> Result<Tree, GitError> {
+    let sources = wanted.sources;
+    let tree = Tree {
+        git: git.clone(),
+        work: tree.to_owned(),
+        git_dir: tree.join(".git"),
     };
-    let run = async |what, args: &[&str]| {
-        let mut all: Vec<OsString> = vec!["-C".into(), tree.into()];
-        all.extend(args.iter().map(Into::into));
-        git.run(what, Protocols::File, &[], &all).await
+    tree.make(sources.object_format, &sources.repo_url).await?;
+    let mut refspecs = wanted.fetched.refspecs.clone();
+    if wanted.fetched.by_branch {
+        // It may lie deeper in the branch than the job's depth.
+        refspecs.push(sources.sha.clone());
+    }
+    let from = FromMirror {
+        refspecs: &refspecs,
+        depth: wanted.flags.depth.unwrap_or(sources.depth),
+        flags: wanted.flags,
+        url: &sources.repo_url,
     };
-    run(
-        "make the job's tree",
-        &["init", "-q", "--template=", format],
-    )
-    .await?;
-    let remote = ["remote", "add", "origin", sources.repo_url.as_str()];
-    run("name the remote", &remote).await?;
-    // The tree moves to another disk: what git remembers of its files' inodes is then wrong.
-    run(
-        "set up the job's tree",
-        &["config", "core.trustctime", "false"],
-    )
-    .await?;
-    run(
-        "set up the job's tree",
-        &["config", "core.checkStat", "minimal"],
-    )
-    .await?;
-    let url = mirror.url();
-    let depth = format!("--depth={}", sources.depth);
-    let mut fetch = vec![
-        "fetch",
-        "--quiet",
-        "--no-recurse-submodules",
-        "--update-shallow",
-    ];
-    if sources.depth > 0 {
-        fetch.push(&depth);
+    tree.fetch(mirror, from).await?;
+    if wanted.checkout {
+        tree.check_out(&sources.sha).await?;
     }
-    fetch.extend(["--", &url]);
-    fetch.extend(fetched.refspecs.iter().map(String::as_str));
-    run("bring the commits into the job's tree", &fetch).await?;
-    hide_mirror(&tree.join(".git/FETCH_HEAD"), &url, &sources.repo_url)?;
-    hide_mirror(&tree.join(".git/logs"), &url, &sources.repo_url)?;
-    if checkout {
-        let sha = ["checkout", "-f", "-q", sources.sha.as_str()];
-        run("check the commit out", &sha).await?;
+    // In a new tree there is nothing to be cleaned: it is for flags that are none to be said.
+    if wanted.checkout && !wanted.clean.is_empty() && wanted.clean != [CLEAN_FLAGS] {
+        let words = ["clean"].into_iter();
+        let words: Vec<_> = words
+            .chain(wanted.clean.iter().map(String::as_str))
+            .collect();
+        tree.run("clean the tree", &words).await?;
     }
-    Ok(())
+    Ok(tree)
 }
 
 /// Puts the repository's URL where the mirror's stands.

@@ -14,12 +14,19 @@ use super::host::GitError;
 #[derive(Debug)]
 pub(crate) struct Credential {
     dir: PathBuf,
+    origin: String,
     settings: Vec<(String, String)>,
 }
 
 impl Credential {
     /// Writes the token into the new directory `dir`, for the server of `url` and no other.
-    pub(crate) fn new(dir: PathBuf, url: &str, token: &Secret) -> Result<Credential, GitError> {
+    /// `ca` is what that server's certificate is checked by, instead of the host's.
+    pub(crate) fn new(
+        dir: PathBuf,
+        url: &str,
+        token: &Secret,
+        ca: Option<&Path>,
+    ) -> Result<Credential, GitError> {
         let origin = origin(url).ok_or_else(|| GitError::Spec {
             what: "repository URL",
             value: url.to_owned(),
@@ -35,7 +42,8 @@ impl Credential {
         let made = DirBuilder::new().mode(0o700).create(&dir);
         made.map_err(GitError::file("make", &dir))?;
         let credential = Credential {
-            settings: settings(&origin, &file),
+            settings: settings(&origin, &file, ca),
+            origin,
             dir,
         };
         let mut options = OpenOptions::new();
@@ -49,9 +57,19 @@ impl Credential {
         Ok(credential)
     }
 
-    /// What git is told.
-    pub(super) fn settings(&self) -> &[(String, String)] {
+    /// What git is told on the way to its server.
+    pub(crate) fn settings(&self) -> &[(String, String)] {
         &self.settings
+    }
+
+    /// Its server: scheme, host and port.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether a URL is one of its server's.
+    pub(super) fn is_for(&self, url: &str) -> bool {
+        origin(url).is_some_and(|origin| origin == self.origin)
     }
 }
 
@@ -63,27 +81,36 @@ impl Drop for Credential {
     }
 }
 
-fn settings(origin: &str, file: &Path) -> Vec<(String, String)> {
+fn settings(origin: &str, file: &Path, ca: Option<&Path>) -> Vec<(String, String)> {
     let quoted = file.to_string_lossy().replace('\'', "'\\''");
     let helper = format!("!f() {{ test \"$1\" != get || cat '{quoted}'; }}; f");
-    vec![
+    let mut settings = vec![
         // No helper before ours.
         ("credential.helper".to_owned(), String::new()),
         (format!("credential.{origin}.helper"), helper),
         ("http.followRedirects".to_owned(), "initial".to_owned()),
-    ]
+    ];
+    if let Some(ca) = ca {
+        let name = format!("http.{origin}/.sslCAInfo");
+        settings.push((name, ca.display().to_string()));
+    }
+    settings
 }
 
-/// Scheme, host and port of an HTTP URL that holds no credentials.
-fn origin(url: &str) -> Option<String> {
+/// Scheme, host and port of an HTTP URL that holds no credentials, each in one spelling.
+pub(super) fn origin(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
-    if !matches!(scheme, "http" | "https") {
-        return None;
-    }
+    let own_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.strip_suffix(own_port).unwrap_or(host);
     let plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']' | '_');
-    (!host.is_empty() && host.chars().all(plain)).then(|| format!("{scheme}://{host}"))
+    let fine = !host.is_empty() && !host.starts_with('-') && host.chars().all(plain);
+    fine.then(|| format!("{scheme}://{}", host.to_ascii_lowercase()))
 }
 
 #[cfg(test)]
@@ -93,10 +120,9 @@ mod tests {
     #[test]
     fn a_url_with_credentials_or_another_protocol_is_refused() {
         assert_eq!(origin("https://h:1/p.git").as_deref(), Some("https://h:1"));
-        assert_eq!(
-            origin("http://[::1]:80").as_deref(),
-            Some("http://[::1]:80")
-        );
+        assert_eq!(origin("https://H:443/"), origin("https://h"));
+        assert_ne!(origin("http://h:443/"), origin("https://h"));
+        assert_eq!(origin("http://[::1]:80").as_deref(), Some("http://[::1]"));
         for bad in [
             "",
             "ssh://h/p",
@@ -104,6 +130,7 @@ mod tests {
             "https://u:p@h/p",
             "https://",
             "ext::sh",
+            "https://-oProxyCommand=id/p",
         ] {
             assert_eq!(origin(bad), None, "{bad}");
         }
@@ -116,7 +143,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let private = dir.path().join("c");
         let token = Secret::from("tok-en");
-        let credential = Credential::new(private.clone(), "https://h/p.git", &token).unwrap();
+        let credential = Credential::new(private.clone(), "https://h/p.git", &token, None).unwrap();
         for (_, value) in credential.settings() {
             assert!(!value.contains("tok-en"));
         }

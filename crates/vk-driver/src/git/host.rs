@@ -7,18 +7,20 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
 
 /// What is kept of what git says.
 const SAID_MAX: usize = 64 << 10;
+/// What is kept of lists, in bytes.
+const RECORDS_MAX: usize = 16 << 20;
 /// The largest file git may write, in blocks of 512 bytes: 32 GiB.
 const FILE_BLOCKS: &str = "67108864";
 /// One git may take this long; a job's timeout usually comes first.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// What of the host's environment git needs on the way to a server.
-const PROXIES: [&str; 7] = [
+pub(super) const PROXIES: [&str; 7] = [
     "http_proxy",
     "https_proxy",
     "HTTPS_PROXY",
@@ -71,6 +73,14 @@ pub(crate) enum GitError {
         /// The branch or tag.
         reference: String,
     },
+    /// A submodule cannot be had.
+    #[error("submodule {path:?}: {why}")]
+    Submodule {
+        /// Where it lies in the job's tree.
+        path: String,
+        /// Why not, and what would help.
+        why: String,
+    },
     /// What the job says of its sources is no git's.
     #[error("the job's {what} {value:?} cannot be used")]
     Spec {
@@ -82,7 +92,7 @@ pub(crate) enum GitError {
 }
 
 impl GitError {
-    pub(super) fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> GitError {
+    pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> GitError {
         let path = path.to_owned();
         move |source| GitError::File { what, path, source }
     }
@@ -119,7 +129,7 @@ impl HostGit {
         Ok(HostGit { home })
     }
 
-    /// Runs git with these settings and arguments; its stdout.
+    /// Runs git with these settings and arguments; the end of its stdout.
     pub(super) async fn run(
         &self,
         what: &'static str,
@@ -127,24 +137,24 @@ impl HostGit {
         settings: &[(String, String)],
         args: &[OsString],
     ) -> Result<String, GitError> {
-        let mut command = self.command(protocols, settings, args);
-        let mut child = command.spawn().map_err(GitError::Start)?;
-        let _group = Group::of(&child);
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let finished = async {
-            let (out, err, status) = tokio::join!(tail(out), tail(err), child.wait());
-            status.map(|status| (status, out, err))
-        };
-        match timeout(LIMIT, finished).await {
-            Ok(Ok((status, out, _))) if status.success() => Ok(out),
-            Ok(Ok((status, _, said))) if said.trim().is_empty() => Err(GitError::Failed {
-                what,
-                said: status.to_string(),
-            }),
-            Ok(Ok((_, _, said))) => Err(GitError::Failed { what, said }),
-            Ok(Err(error)) => Err(GitError::Start(error)),
-            Err(_) => Err(GitError::Timeout { what, after: LIMIT }),
-        }
+        let command = self.command(protocols, settings, args);
+        finish(what, command, &[], tail).await
+    }
+
+    /// Runs git on this host's files alone, and gives those of its NUL-ended records that `keep`
+    /// wants: at most 64 KiB each, 16 MiB in all.
+    pub(super) async fn records(
+        &self,
+        what: &'static str,
+        args: &[OsString],
+        keep: fn(&[u8]) -> bool,
+    ) -> Result<Vec<Vec<u8>>, GitError> {
+        let command = self.command(Protocols::File, &[], args);
+        let kept = finish(what, command, &[], |out| records(out, keep)).await?;
+        kept.ok_or_else(|| GitError::Failed {
+            what,
+            said: "it lists more than a job may have".to_owned(),
+        })
     }
 
     fn command(
@@ -175,6 +185,8 @@ impl HostGit {
             .env("GIT_ATTR_NOSYSTEM", "1")
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_NO_REPLACE_OBJECTS", "1")
+            // No object is fetched behind our back, from whatever a repository names.
+            .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_ALLOW_PROTOCOL", allowed)
             // Names in the reflog: the host's user is nobody's business.
             .env("GIT_COMMITTER_NAME", "vk")
@@ -209,6 +221,68 @@ impl HostGit {
             .kill_on_drop(true);
         command
     }
+}
+
+/// Starts git, and waits for its end: what `read` makes of its stdout, where it ended well.
+async fn finish<T, F: Future<Output = T>>(
+    what: &'static str,
+    mut command: Command,
+    input: &[u8],
+    read: impl FnOnce(Option<ChildStdout>) -> F,
+) -> Result<T, GitError> {
+    let mut child = command.spawn().map_err(GitError::Start)?;
+    let _group = Group::of(&child);
+    let (out, err, stdin) = (child.stdout.take(), child.stderr.take(), child.stdin.take());
+    let feed = async {
+        if let Some(mut stdin) = stdin {
+            // One that does not read it all says why by its end.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let finished = async {
+        let ((), out, err, status) = tokio::join!(feed, read(out), tail(err), child.wait());
+        status.map(|status| (status, out, err))
+    };
+    match timeout(LIMIT, finished).await {
+        Ok(Ok((status, out, _))) if status.success() => Ok(out),
+        Ok(Ok((status, _, said))) if said.trim().is_empty() => Err(GitError::Failed {
+            what,
+            said: status.to_string(),
+        }),
+        Ok(Ok((_, _, said))) => Err(GitError::Failed { what, said }),
+        Ok(Err(error)) => Err(GitError::Start(error)),
+        Err(_) => Err(GitError::Timeout { what, after: LIMIT }),
+    }
+}
+
+/// The wanted of NUL-ended records; none where one, or all of them, are too long.
+async fn records(out: Option<ChildStdout>, keep: fn(&[u8]) -> bool) -> Option<Vec<Vec<u8>>> {
+    let mut kept = Some(Vec::new());
+    let mut bytes = 0;
+    let Some(mut out) = out else { return kept };
+    let (mut record, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    // It is read to its end in any case: git would wait otherwise.
+    while let Ok(read @ 1..) = out.read(&mut buffer).await {
+        for byte in buffer.get(..read).unwrap_or_default() {
+            match byte {
+                0 => {
+                    let whole = std::mem::take(&mut record);
+                    if keep(&whole) {
+                        bytes += whole.len() + size_of::<Vec<u8>>();
+                        if let Some(kept) = kept.as_mut() {
+                            kept.push(whole);
+                        }
+                    }
+                }
+                byte if record.len() < SAID_MAX => record.push(*byte),
+                _ => kept = None,
+            }
+        }
+        if bytes > RECORDS_MAX {
+            kept = None;
+        }
+    }
+    kept
 }
 
 /// A process group that is ended with its owner: git starts others.

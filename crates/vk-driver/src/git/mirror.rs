@@ -5,18 +5,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vk_hub_proto::job::{ObjectFormat, RefType, Sources};
+use vk_hub_proto::job::ObjectFormat;
 
-use super::credential::Credential;
 use super::host::{GitError, HostGit, Protocols};
 
-/// How often a pipeline's ref that is not there yet is asked for again, and after how long each
-/// (STAGE-38).
-const REF_WAITS: [Duration; 3] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-];
 /// How often it is looked whether another job is done with the mirror.
 const LOCK_WAIT: Duration = Duration::from_millis(100);
 
@@ -25,34 +17,25 @@ const LOCK_WAIT: Duration = Duration::from_millis(100);
 pub(crate) struct Mirror {
     path: PathBuf,
     git: HostGit,
+    format: ObjectFormat,
     /// Held until the job has its tree: refs may move with every fetch.
     _lock: MirrorLock,
 }
 
-/// What a fetch brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fetched {
-    /// The refspecs that a job's own fetch uses.
-    pub(crate) refspecs: Vec<String>,
-    /// The pipeline's ref was missing; the branch has the commit.
-    pub(crate) by_branch: bool,
-}
-
 impl Mirror {
-    /// Opens the mirror of a project below `root`, once no other job uses it.
+    /// Opens a mirror of this name ([`name_of_project`]) below `root`, once no other job uses it.
     pub(crate) async fn open(
         root: &Path,
         git: HostGit,
-        server: &str,
-        project: u64,
+        name: &str,
         format: ObjectFormat,
     ) -> Result<Mirror, GitError> {
-        let name = name(server, project);
         let path = root.join(format!("{name}.git"));
         let lock = lock(&root.join(format!("{name}.lock"))).await?;
         let mirror = Mirror {
             path,
             git,
+            format,
             _lock: lock,
         };
         if !mirror.path.join("HEAD").exists() {
@@ -81,9 +64,12 @@ impl Mirror {
             .into();
         args.push(format!("--object-format={format}").into());
         args.push(new.clone().into());
-        self.git
-            .run("make a mirror", Protocols::File, &[], &args)
-            .await?;
+        let what = "make a mirror";
+        self.git.run(what, Protocols::File, &[], &args).await?;
+        // A submodule's commit is often no branch's tip.
+        let mut args: Vec<OsString> = vec!["-C".into(), new.clone().into()];
+        args.extend(["config", "uploadpack.allowAnySHA1InWant", "true"].map(Into::into));
+        self.git.run(what, Protocols::File, &[], &args).await?;
         fs::rename(&new, &self.path).map_err(GitError::file("make", &self.path))
     }
 
@@ -92,77 +78,16 @@ impl Mirror {
         format!("file://{}", self.path.display())
     }
 
-    /// Brings what the job's sources name, with the job's own token.
-    pub(crate) async fn fetch(
+    /// Fetches from a server into the mirror, under the server's names; tags that the server does
+    /// not have any more go, with `tags`. One that cannot take it is made anew, once: nothing is lost
+    /// that the server does not have, and nobody else uses it now.
+    pub(super) async fn bring(
         &self,
-        sources: &Sources,
-        credential: &Credential,
-        ca: Option<&Path>,
-    ) -> Result<Fetched, GitError> {
-        let sha = &sources.sha;
-        let fine = matches!(sha.len(), 40 | 64) && sha.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !fine {
-            return Err(GitError::Spec {
-                what: "commit",
-                value: sha.clone(),
-            });
-        }
-        let refspecs = refspecs(sources)?;
-        let mut waits = REF_WAITS.iter();
-        let mut remade = false;
-        loop {
-            let error = match self.fetch_refs(sources, &refspecs, credential, ca).await {
-                Ok(()) => break,
-                Err(error) => error,
-            };
-            if is_stale(error.said()) && !remade {
-                // Nothing is lost that the server does not have; nobody else uses the mirror now.
-                remade = true;
-                self.make(sources.object_format).await?;
-                continue;
-            }
-            if !is_missing_pipeline(error.said()) {
-                return Err(error);
-            }
-            match waits.next() {
-                Some(wait) => tokio::time::sleep(*wait).await,
-                None => return self.fetch_branch(sources, credential, ca).await,
-            }
-        }
-        self.check(sources).await?;
-        Ok(Fetched {
-            refspecs,
-            by_branch: false,
-        })
-    }
-
-    /// The pipeline's ref is gone: its branch, if that still has the commit (STAGE-38).
-    async fn fetch_branch(
-        &self,
-        sources: &Sources,
-        credential: &Credential,
-        ca: Option<&Path>,
-    ) -> Result<Fetched, GitError> {
-        let refspecs = vec![own_refspec(sources)?];
-        self.fetch_refs(sources, &refspecs, credential, ca).await?;
-        self.check(sources).await?;
-        Ok(Fetched {
-            refspecs,
-            by_branch: true,
-        })
-    }
-
-    async fn fetch_refs(
-        &self,
-        sources: &Sources,
-        refspecs: &[String],
-        credential: &Credential,
-        ca: Option<&Path>,
+        url: &str,
+        sources: &[String],
+        tags: bool,
+        settings: &[(String, String)],
     ) -> Result<(), GitError> {
-        let mut settings = credential.settings().to_vec();
-        if let Some(ca) = ca {
-            settings.push(("http.sslCAInfo".to_owned(), ca.display().to_string()));
-        }
         let mut args = self.args(&[
             "fetch",
             "--quiet",
@@ -172,35 +97,45 @@ impl Mirror {
             "--no-write-fetch-head",
             // Without it nothing comes from a server whose repository is a shallow clone itself.
             "--update-shallow",
-            "--",
         ]);
-        args.push(sources.repo_url.as_str().into());
-        // The mirror has the server's names; where a job wants them is the job's.
-        args.extend(refspecs.iter().filter_map(|refspec| {
-            let (source, _) = refspec.trim_start_matches('+').split_once(':')?;
-            Some(format!("+{source}:{source}").into())
-        }));
-        self.git
-            .run("fetch the repository", Protocols::Http, &settings, &args)
-            .await?;
-        Ok(())
+        if tags {
+            args.push("--prune".into());
+        }
+        args.extend(["--".into(), url.into()]);
+        args.extend(sources.iter().map(|source| format!("+{source}").into()));
+        let all = "refs/tags/*:refs/tags/*";
+        if tags && !sources.iter().any(|source| source == all) {
+            args.push(format!("+{all}").into());
+        }
+        let what = "fetch the repository";
+        let error = match self.git.run(what, Protocols::Http, settings, &args).await {
+            Err(error) if is_stale(error.said()) => error,
+            done => return done.map(drop),
+        };
+        tracing::info!(%error, "a mirror is made anew: {}", self.path.display());
+        self.make(self.format).await?;
+        let again = self.git.run(what, Protocols::Http, settings, &args).await;
+        again.map(drop)
     }
 
-    /// Whether the commit is here, where this job may have it from.
-    async fn check(&self, sources: &Sources) -> Result<(), GitError> {
+    /// Whether a commit is here.
+    pub(super) async fn has(&self, sha: &str) -> Result<bool, GitError> {
         let mut args = self.args(&["cat-file", "-e"]);
-        args.push(format!("{}^{{commit}}", sources.sha).into());
-        let found = self
-            .git
-            .run("find the commit", Protocols::File, &[], &args)
-            .await;
-        found.map(drop).map_err(|error| match error {
-            GitError::Failed { .. } => GitError::NoCommit {
-                sha: sources.sha.clone(),
-                reference: sources.ref_name.clone(),
-            },
-            other => other,
-        })
+        args.push(format!("{sha}^{{commit}}").into());
+        let what = "find the commit";
+        match self.git.run(what, Protocols::File, &[], &args).await {
+            Ok(_) => Ok(true),
+            Err(GitError::Failed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The commit that a ref of the mirror names.
+    pub(super) async fn commit_of(&self, reference: &str) -> Result<String, GitError> {
+        let mut args = self.args(&["rev-parse", "--verify"]);
+        args.push(format!("{reference}^{{commit}}").into());
+        let found = self.git.run("find a branch", Protocols::File, &[], &args);
+        Ok(found.await?.trim().to_owned())
     }
 
     fn args(&self, args: &[&str]) -> Vec<OsString> {
@@ -210,8 +145,29 @@ impl Mirror {
     }
 }
 
-/// A file's name for a project of a server.
-fn name(server: &str, project: u64) -> String {
+/// What the mirror of a project of a server is called.
+pub(crate) fn name_of_project(server: &str, project: u64, format: ObjectFormat) -> String {
+    let kind = kind(format);
+    format!("{}-{project}{kind}", plain(server))
+}
+
+/// What the mirror of a submodule's repository is called: by its URL, which says whose it is.
+pub(crate) fn name_of_url(url: &str, format: ObjectFormat) -> String {
+    let digest = vk_oci::Digest::of(url.as_bytes()).hex();
+    let short = digest.get(..32).unwrap_or_default();
+    format!("{}-url-{short}{}", plain(url), kind(format))
+}
+
+/// A repository that changed its hash function is another one.
+fn kind(format: ObjectFormat) -> &'static str {
+    match format {
+        ObjectFormat::Sha1 => "",
+        ObjectFormat::Sha256 => "-sha256",
+    }
+}
+
+/// A URL's begin, as a part of a file's name.
+fn plain(url: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '.' {
             c
@@ -219,15 +175,14 @@ fn name(server: &str, project: u64) -> String {
             '-'
         }
     };
-    let host: String = server
+    let host: String = url
         .trim_start_matches("https://")
         .chars()
         .map(plain)
         .collect();
-    format!(
-        "{}-{project}",
-        host.get(..host.len().min(128)).unwrap_or_default()
-    )
+    host.get(..host.len().min(128))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A mirror's lock, for as long as it is kept.
@@ -257,47 +212,6 @@ async fn lock(path: &Path) -> Result<MirrorLock, GitError> {
             Err(TryLockError::Error(error)) => return Err(GitError::file("lock", path)(error)),
         }
     }
-}
-
-/// The job's refspecs, each checked: a source and a place for it, nothing that git would read as
-/// an option.
-fn refspecs(sources: &Sources) -> Result<Vec<String>, GitError> {
-    if sources.refspecs.is_empty() {
-        return own_refspec(sources).map(|refspec| vec![refspec]);
-    }
-    let mut checked = Vec::new();
-    for refspec in &sources.refspecs {
-        let plain = refspec.trim_start_matches('+');
-        let both = plain.split_once(':');
-        let fine =
-            both.is_some_and(|(from, to)| from.starts_with("refs/") && to.starts_with("refs/"));
-        if !fine || plain.chars().any(|c| c.is_control() || c == ' ') {
-            return Err(GitError::Spec {
-                what: "refspec",
-                value: refspec.clone(),
-            });
-        }
-        checked.push(refspec.clone());
-    }
-    Ok(checked)
-}
-
-fn own_refspec(sources: &Sources) -> Result<String, GitError> {
-    let name = &sources.ref_name;
-    if name.is_empty() || name.contains(':') || name.chars().any(|c| c.is_control() || c == ' ') {
-        return Err(GitError::Spec {
-            what: "ref",
-            value: name.clone(),
-        });
-    }
-    Ok(match sources.ref_type {
-        RefType::Branch => format!("+refs/heads/{name}:refs/remotes/origin/{name}"),
-        RefType::Tag => format!("+refs/tags/{name}:refs/tags/{name}"),
-    })
-}
-
-fn is_missing_pipeline(said: &str) -> bool {
-    said.contains("couldn't find remote ref refs/pipelines/")
 }
 
 /// The mirror's own state is in the way: a branch that is now a directory of branches, or an object

@@ -1,16 +1,20 @@
-//! The host's git against a server of the dumb HTTP protocol that wants the job's token.
+//! The host's git against a server of the smart HTTP protocol that wants the job's token.
+
+mod refs;
+mod submodules;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use tempfile::TempDir;
 use vk_hub_proto::Secret;
-use vk_hub_proto::job::{ObjectFormat, Sources};
+use vk_hub_proto::job::Sources;
 
-use super::dumb_server::serve;
-use super::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, check_out};
+use super::checkout::Tree;
+use super::test_server::GitServer;
+use super::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, check_out, name_of_project};
+use crate::settings::{FetchFlags, Tags};
 
 fn git(dir: &Path, args: &[&str]) -> String {
     let ran = Command::new("git")
@@ -29,8 +33,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
 struct World {
     dir: TempDir,
     url: String,
-    /// Requests without the token.
-    strangers: Arc<AtomicU32>,
+    server: GitServer,
 }
 
 impl World {
@@ -52,18 +55,16 @@ impl World {
         }
         let bare = dir.path().join("g").join("p.git");
         git(dir.path(), &["clone", "-q", "--bare", "work", "g/p.git"]);
-        let strangers = Arc::new(AtomicU32::new(0));
-        let port = serve(dir.path().to_owned(), Arc::clone(&strangers));
+        let server = GitServer::start(dir.path().to_owned(), false);
         let world = World {
-            url: format!("http://127.0.0.1:{port}/g/p.git"),
+            url: server.url("g/p.git"),
             dir,
-            strangers,
+            server,
         };
         git(
             &bare,
             &["update-ref", "refs/pipelines/9", "refs/heads/main"],
         );
-        git(&bare, &["update-server-info"]);
         world
     }
 
@@ -86,23 +87,48 @@ impl World {
     }
 
     async fn job(&self, sources: &Sources, token: &str, tree: &str) -> Result<Fetched, GitError> {
+        let flags = FetchFlags::default();
+        self.job_of(sources, &flags, token, tree).await
+    }
+
+    async fn job_of(
+        &self,
+        sources: &Sources,
+        flags: &FetchFlags,
+        token: &str,
+        tree: &str,
+    ) -> Result<Fetched, GitError> {
+        let (fetched, ..) = self.bring(sources, flags, token, tree).await?;
+        Ok(fetched)
+    }
+
+    async fn bring(
+        &self,
+        sources: &Sources,
+        flags: &FetchFlags,
+        token: &str,
+        tree: &str,
+    ) -> Result<(Fetched, Tree, Credential), GitError> {
         let path = |name: &str| self.dir.path().join(name);
         let home = HostGit::new(path("home"))?;
         let token = Secret::from(token);
         let private = path(&format!("private-{tree}"));
-        let credential = Credential::new(private, &sources.repo_url, &token)?;
-        let server = "http://gitlab.example.com";
+        let credential = Credential::new(private, &sources.repo_url, &token, None)?;
         let mirrors = path("mirrors");
-        let format = ObjectFormat::Sha1;
-        let mirror = Mirror::open(&mirrors, home.clone(), server, 3, format).await?;
-        let fetched = mirror.fetch(sources, &credential, None).await?;
+        let format = sources.object_format;
+        let name = name_of_project("http://gitlab.example.com", 3, format);
+        let mirror = Mirror::open(&mirrors, home.clone(), &name, format).await?;
+        let fetched = mirror.fetch(sources, credential.settings()).await?;
+        let clean = ["-ffdx".to_owned()];
         let wanted = Wanted {
             sources,
             fetched: &fetched,
+            flags,
             checkout: true,
+            clean: &clean,
         };
-        check_out(&home, &mirror, wanted, &path(tree)).await?;
-        Ok(fetched)
+        let tree = check_out(&home, &mirror, wanted, &path(tree)).await?;
+        Ok((fetched, tree, credential))
     }
 
     /// Everything below the mirrors and a tree, as text.
@@ -131,7 +157,7 @@ async fn a_job_gets_its_tree_as_shallow_as_asked_and_without_its_token() {
     let fetched = world.job(&sources, "the-token", "tree").await.unwrap();
     assert!(!fetched.by_branch);
     assert!(
-        world.strangers.load(Ordering::Relaxed) > 0,
+        world.server.refused.load(Ordering::Relaxed) > 0,
         "no credential was asked for"
     );
     let tree = world.dir.path().join("tree");
@@ -178,7 +204,6 @@ async fn a_pipelines_ref_that_is_gone_is_replaced_by_its_branch() {
     let world = World::new();
     let sources = world.sources();
     git(&world.bare(), &["update-ref", "-d", "refs/pipelines/9"]);
-    git(&world.bare(), &["update-server-info"]);
     let fetched = world.job(&sources, "the-token", "tree").await.unwrap();
     assert!(fetched.by_branch);
     let tree = world.dir.path().join("tree");
@@ -203,7 +228,6 @@ async fn a_branch_that_became_a_directory_of_branches_is_fetched() {
     git(&bare, &["symbolic-ref", "HEAD", "refs/heads/other"]);
     git(&bare, &["update-ref", "-d", "refs/heads/main"]);
     git(&bare, &["update-ref", "refs/heads/main/next", &sources.sha]);
-    git(&bare, &["update-server-info"]);
     let next = Sources {
         ref_name: "main/next".to_owned(),
         refspecs: vec!["+refs/heads/main/next:refs/remotes/origin/main/next".to_owned()],

@@ -151,6 +151,14 @@ pub(crate) fn commands(shell: Shell, lines: &[String], sections: Option<&str>) -
     body
 }
 
+/// Removes a directory, silently.
+pub(crate) fn remove(shell: Shell, dir: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let dir = shell.word(dir.as_bytes());
+    line(&mut body, &[b"rm -r -f -- ", &dir]);
+    body
+}
+
 /// Shows a command in a section of its own, which ends before the command runs.
 fn section(shell: Shell, name: &str, command: &str) -> Vec<u8> {
     let shown = shell.word(paint(GREEN, &format!("$ {command}")).as_bytes());

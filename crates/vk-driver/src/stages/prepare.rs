@@ -81,7 +81,7 @@ fn supported(job: &Job) -> Result<(), StageEnd> {
         );
         return Err(failed(FailureClass::Configuration, message));
     }
-    match &job.settings.unsupported {
+    match &job.settings.refused {
         Some(what) => Err(failed(FailureClass::Configuration, what)),
         None => Ok(()),
     }

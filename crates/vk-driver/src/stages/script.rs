@@ -13,7 +13,7 @@ use vk_vm::channel::{ExecEvent, ExecHandle, GuestError, Output as ExecOutput, Ru
 use super::{failed, system};
 use crate::guest_env::{DETECT, GuestEnv};
 use crate::job::{Job, StopWatch};
-use crate::script::{Prologue, Shell, Wrapped, commands};
+use crate::script::{Prologue, Shell, Wrapped, commands, remove};
 
 /// From SIGTERM to SIGKILL: a script that is told to stop has stopped within 2 s.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -51,20 +51,34 @@ pub(super) async fn after(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
     .await
 }
 
-/// A hook around the checkout, where the job has it (SPEC-58).
+/// A hook around the checkout, where the job has it (SPEC-58). The one before it runs where the
+/// image says, for there is no project yet.
 pub(super) async fn hook(job: &Job, name: HookName, stop: StopWatch) -> Result<(), StageEnd> {
-    let hook = job.spec().hooks.iter().find(|hook| hook.name == name);
-    match hook {
-        Some(hook) if job.settings.strategy.has_sources() => {
-            let prefix = match name {
-                HookName::PreGetSourcesScript => "pre_clone_script",
-                HookName::PostGetSourcesScript => "post_clone_script",
-            };
-            let sections = sections(job, prefix);
-            run(job, stop, |shell| commands(shell, &hook.script, sections)).await
-        }
-        _ => Ok(()),
-    }
+    let Some(hook) = job.hook(name) else {
+        return Ok(());
+    };
+    let (prefix, at) = match name {
+        HookName::PreGetSourcesScript => ("pre_clone_script", At::Image),
+        HookName::PostGetSourcesScript => ("post_clone_script", At::Project),
+    };
+    let sections = sections(job, prefix);
+    run_at(job, at, stop, |shell| {
+        commands(shell, &hook.script, sections)
+    })
+    .await
+}
+
+/// Removes what is at the project's place, as gitlab-runner's cleaning would.
+pub(super) async fn clear_project(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
+    let dir = &job.place.project_dir;
+    run_at(job, At::Image, stop, |shell| remove(shell, dir)).await
+}
+
+/// Where a script begins.
+#[derive(Clone, Copy)]
+enum At {
+    Project,
+    Image,
 }
 
 /// What the names of commands' sections begin with, where the job wants them and GitLab shows them.
@@ -73,9 +87,19 @@ fn sections<'a>(job: &Job, prefix: &'a str) -> Option<&'a str> {
     wanted.then_some(prefix)
 }
 
-/// Runs a script to its end; a code that is not 0 is an error of that code.
+/// Runs a script in the project's directory.
 async fn run(
     job: &Job,
+    stop: StopWatch,
+    body: impl FnOnce(Shell) -> Vec<u8>,
+) -> Result<(), StageEnd> {
+    run_at(job, At::Project, stop, body).await
+}
+
+/// Runs a script to its end; a code that is not 0 is an error of that code.
+async fn run_at(
+    job: &Job,
+    at: At,
     stop: StopWatch,
     body: impl FnOnce(Shell) -> Vec<u8>,
 ) -> Result<(), StageEnd> {
@@ -86,7 +110,7 @@ async fn run(
         let message = "shell not found: the image has neither bash nor sh";
         return Err(failed(FailureClass::Configuration, message));
     };
-    let (text, exec) = compose(job, &env, &path, shell, body);
+    let (text, exec) = compose(job, &env, &path, shell, (at, body));
     let running = guest.exec(exec).await.map_err(|error| refused(&error))?;
     let end = follow(job, running, &text, stop)
         .await
@@ -110,7 +134,7 @@ fn compose(
     env: &Arc<GuestEnv>,
     path: &str,
     shell: Shell,
-    body: impl FnOnce(Shell) -> Vec<u8>,
+    (at, body): (At, impl FnOnce(Shell) -> Vec<u8>),
 ) -> (Vec<u8>, Exec) {
     let shared = job.shared();
     let variables: Vec<_> = shared.variables.exports().collect();
@@ -131,7 +155,10 @@ fn compose(
         temp_dir: temp,
         variables,
     };
-    let mut text = prologue.text_in_project(shell);
+    let mut text = match at {
+        At::Project => prologue.text_in_project(shell),
+        At::Image => prologue.text(shell),
+    };
     text.extend(body(shell));
     let text = Wrapped {
         shell,

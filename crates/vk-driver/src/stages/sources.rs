@@ -7,9 +7,10 @@ use vk_hub_proto::job::HookName;
 use vk_stage_core::StageEnd;
 
 use super::{failed, script, system};
+use crate::git::Updated;
 use crate::job::{Job, StopWatch};
 use crate::script::notice;
-use crate::settings::Strategy;
+use crate::settings::{Strategy, Submodules};
 use crate::sources::{self, Sourced, class};
 
 pub(super) async fn run(job: &Arc<Job>, attempt: u32, stop: StopWatch) -> Result<(), StageEnd> {
@@ -20,18 +21,36 @@ pub(super) async fn run(job: &Arc<Job>, attempt: u32, stop: StopWatch) -> Result
             None => sources::begin(job, attempt),
         };
         job.activity(Some("bringing the sources"));
-        let before = announce_fetch(job);
+        if let Err(end) = before(job, stop.clone()).await {
+            // Another attempt takes what this one began.
+            job.shared().sourcing = Some(sourcing);
+            return Err(end);
+        }
+        job.output.say(&announce_fetch(job));
         let sourced = (&mut sourcing.0).await.map_err(system)?;
         let sourced = sourced.map_err(|(own, message)| failed(class(own), message))?;
         mount(job).await?;
-        script::hook(job, HookName::PreGetSourcesScript, stop.clone()).await?;
-        job.output.say(&before);
         announce(job, &sourced);
     } else {
-        script::hook(job, HookName::PreGetSourcesScript, stop.clone()).await?;
+        before(job, stop.clone()).await?;
     }
     job.activity(None);
     script::hook(job, HookName::PostGetSourcesScript, stop).await
+}
+
+/// The hook before the checkout. What it leaves at the project's place is no part of the tree,
+/// unless the job cleans nothing (STAGE-11).
+async fn before(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
+    if job.hook(HookName::PreGetSourcesScript).is_none() {
+        return Ok(());
+    }
+    script::hook(job, HookName::PreGetSourcesScript, stop.clone()).await?;
+    let settings = &job.settings;
+    let keeps = settings.strategy == Strategy::Fetch && settings.git.clean.is_empty();
+    if keeps || job.shared().mounted {
+        return Ok(());
+    }
+    script::clear_project(job, stop).await
 }
 
 /// All of the builds' directory is one tree, so that a job may remove its own.
@@ -55,7 +74,7 @@ async fn mount(job: &Job) -> Result<(), StageEnd> {
     Ok(())
 }
 
-/// What is said before the checkout; hooks come first, so it is kept for after them.
+/// What is said before the checkout.
 fn announce_fetch(job: &Job) -> String {
     match job.settings.strategy {
         Strategy::None => notice("Skipping Git repository setup"),
@@ -73,13 +92,14 @@ fn announce_fetch(job: &Job) -> String {
 
 fn announce(job: &Job, sourced: &Sourced) {
     let sources = &job.spec().sources;
-    if let Some(fetched) = &sourced.fetched {
+    let brought = sourced.0.as_ref();
+    if let Some(brought) = brought {
         let dir = &job.place.project_dir;
         job.output.say(&format!(
             "Initialized empty Git repository in {dir}/.git/\n"
         ));
         job.output.say(&notice("Created fresh repository."));
-        if fetched.by_branch {
+        if brought.fetched.by_branch {
             job.output.say(&crate::script::warning(
                 "The pipeline's ref is gone; the commit was found on its branch",
             ));
@@ -95,5 +115,24 @@ fn announce(job: &Job, sourced: &Sourced) {
     } else {
         job.output.say(&notice("Skipping Git checkout"));
     }
-    job.output.say(&notice("Skipping Git submodules setup"));
+    let updated = brought.and_then(|brought| brought.updated.as_ref());
+    match (updated, &job.settings.git.submodules) {
+        (Some(updated), Some(wanted)) => announce_submodules(job, updated, wanted),
+        _ => job.output.say(&notice("Skipping Git submodules setup")),
+    }
+}
+
+fn announce_submodules(job: &Job, updated: &Updated, wanted: &Submodules) {
+    let recursively = if wanted.recursive { " recursively" } else { "" };
+    let depth = match wanted.depth {
+        0 => String::new(),
+        depth => format!(" with git depth set to {depth}"),
+    };
+    job.output.say(&notice(&format!(
+        "Updating/initializing submodules{recursively}{depth}..."
+    )));
+    for line in &updated.lines {
+        job.output.say(&format!("{line}\n"));
+    }
+    job.output.say(&notice("Updated submodules"));
 }

@@ -2,8 +2,10 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-#[path = "../../src/git/dumb_server.rs"]
-mod dumb_server;
+#[path = "../../src/git/test_server.rs"]
+mod test_server;
+
+pub(crate) use test_server::GitServer;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -283,11 +285,25 @@ pub(crate) fn add(spec: &mut Value, list: &str, item: Value) {
     }
 }
 
+/// Runs the host's git for a test.
+pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
+    let ran = Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
+        .args(args)
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "git {args:?}");
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+}
+
 /// A repository with one commit, served to the job's token `the-token`.
 pub(crate) struct Served {
     pub(crate) url: String,
     pub(crate) sha: String,
-    _dir: TempDir,
+    /// Bare repositories lie below `g` in it.
+    pub(crate) dir: TempDir,
 }
 
 /// Serves a repository of a program, a link and a file in a directory.
@@ -298,30 +314,17 @@ pub(crate) fn served() -> Served {
     std::fs::write(work.join("sub/file"), "of the repository\n").unwrap();
     std::fs::write(work.join("run.sh"), "#!/bin/sh\necho the program ran\n").unwrap();
     std::os::unix::fs::symlink("sub/file", work.join("link")).unwrap();
-    let git = |dir: &Path, args: &[&str]| {
-        let ran = Command::new("git")
-            .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
-            .args(args)
-            .current_dir(dir)
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "git {args:?}");
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
-    };
     git(&work, &["init", "-q", "-b", "main"]);
     git(&work, &["add", "."]);
     git(&work, &["update-index", "--chmod=+x", "run.sh"]);
     git(&work, &["commit", "-q", "-m", "one"]);
     git(dir.path(), &["clone", "-q", "--bare", "work", "g/p.git"]);
     let bare = dir.path().join("g/p.git");
-    git(&bare, &["update-server-info"]);
-    let strangers = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let port = dumb_server::serve(dir.path().to_owned(), strangers);
+    let server = GitServer::start(dir.path().to_owned(), false);
     Served {
-        url: format!("http://127.0.0.1:{port}/g/p.git"),
+        url: server.url("g/p.git"),
         sha: git(&bare, &["rev-parse", "main"]),
-        _dir: dir,
+        dir,
     }
 }
 

@@ -1,0 +1,145 @@
+//! Repositories of other servers than the job's own: fetched as anybody may, without a token, and
+//! never from this host itself or the link it is on.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use super::credential::{Credential, origin};
+use super::host::PROXIES;
+
+/// What git is told on the way to such a server.
+///
+/// # Errors
+/// Why this node does not go there.
+pub(super) async fn settings(url: &str, own: &Credential) -> Result<Vec<(String, String)>, String> {
+    let mut settings = vec![
+        ("credential.helper".to_owned(), String::new()),
+        ("http.followRedirects".to_owned(), "false".to_owned()),
+    ];
+    if PROXIES.iter().any(|name| std::env::var_os(name).is_some()) {
+        // The way out is the proxy's to decide.
+        return Ok(settings);
+    }
+    let (host, port) = host_and_port(url).ok_or_else(|| format!("{url:?} names no host"))?;
+    let addresses = resolve(&host, port).await?;
+    let refused = addresses.iter().find(|address| is_of_this_host(**address));
+    if let Some(address) = refused {
+        // A trial has its GitLab on its own machine, and everything else there, too.
+        let (own_host, own_port) = host_and_port(own.origin()).unwrap_or_default();
+        let own = resolve(&own_host, own_port).await.unwrap_or_default();
+        if !own.iter().any(|address| is_of_this_host(*address)) {
+            return Err(format!(
+                "{host} is {address}, an address of the node or of its link: jobs' sources do not \
+                 come from there"
+            ));
+        }
+    }
+    // What was looked at is where git goes, whatever the name means a moment later.
+    let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    if host.parse::<IpAddr>().is_err() && !list.is_empty() {
+        let pin = format!("{host}:{port}:{}", list.join(","));
+        settings.push(("http.curloptResolve".to_owned(), pin));
+    }
+    Ok(settings)
+}
+
+async fn resolve(host: &str, port: u16) -> Result<Vec<IpAddr>, String> {
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found = found.map_err(|error| format!("{host} is not found: {error}"))?;
+    Ok(found.map(|at| at.ip()).collect())
+}
+
+fn host_and_port(url: &str) -> Option<(String, u16)> {
+    let origin = origin(url)?;
+    let (scheme, rest) = origin.split_once("://")?;
+    let default = if scheme == "https" { 443 } else { 80 };
+    if let Some(rest) = rest.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        let port = port
+            .strip_prefix(':')
+            .map_or(Some(default), |port| port.parse().ok());
+        return Some((host.to_owned(), port?));
+    }
+    match rest.split_once(':') {
+        Some((host, port)) => Some((host.to_owned(), port.parse().ok()?)),
+        None => Some((rest.to_owned(), default)),
+    }
+}
+
+/// Whether an address is this host's, or one that means its own link.
+fn is_of_this_host(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let special = match address {
+        IpAddr::V4(v4) => {
+            v4.is_link_local() || v4.is_broadcast() || v4.octets().first() == Some(&0)
+        }
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    let odd = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+    // A host that binds what is not its own cannot be asked this way.
+    let binds = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    let never_own = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    odd || special || (binds(address) && !binds(never_own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vk_hub_proto::Secret;
+
+    #[test]
+    fn addresses_of_the_host_and_its_link_are_known() {
+        for own in [
+            "127.0.0.1",
+            "127.8.8.8",
+            "::1",
+            "0.0.0.0",
+            "::",
+            "169.254.169.254",
+            "fe80::1",
+            "224.0.0.1",
+            "::ffff:127.0.0.1",
+        ] {
+            assert!(is_of_this_host(own.parse().unwrap()), "{own}");
+        }
+        for other in ["192.0.2.7", "198.51.100.1", "2001:db8::1"] {
+            assert!(!is_of_this_host(other.parse().unwrap()), "{other}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_ports_are_read() {
+        for (url, expected) in [
+            ("https://h/p.git", ("h", 443)),
+            ("http://h:8080/p", ("h", 8080)),
+            ("http://[::1]:81/p", ("::1", 81)),
+            ("https://[2001:db8::1]/p", ("2001:db8::1", 443)),
+        ] {
+            let (host, port) = host_and_port(url).unwrap();
+            assert_eq!((host.as_str(), port), expected);
+        }
+        assert_eq!(host_and_port("http://h:99999/p"), None);
+    }
+
+    #[tokio::test]
+    async fn a_submodule_on_the_node_itself_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let token = Secret::from("t");
+        let url = "https://192.0.2.10/g/p.git";
+        let own = Credential::new(dir.path().join("c"), url, &token, None).unwrap();
+        for bad in [
+            "http://127.0.0.1:8080/x.git",
+            "http://169.254.169.254/latest",
+        ] {
+            let refused = settings(bad, &own).await.unwrap_err();
+            assert!(refused.contains("do not come from there"), "{refused}");
+        }
+        let fine = settings("http://198.51.100.9/x.git", &own).await.unwrap();
+        let has = |name: &str, value: &str| fine.contains(&(name.to_owned(), value.to_owned()));
+        assert!(has("credential.helper", "") && has("http.followRedirects", "false"));
+        assert!(
+            !fine
+                .iter()
+                .any(|(name, _)| name.contains("helper") && name.contains("192"))
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Jobs with repositories, in a guest that is a process: hooks, flags, submodules, LFS.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may"
+)]
+#![cfg(feature = "process-vmm")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Node, Served, add, git, served, spec_of, variable};
+use vk_hub_proto::job::FailureClass;
+
+fn hook(job: &mut Value, name: &str, script: &[&str]) {
+    add(job, "hooks", json!({ "name": name, "script": script }));
+}
+
+/// SPEC-58
+#[tokio::test]
+async fn hooks_run_in_the_guest_before_and_after_the_checkout() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let mut job = spec_of(&served, &["cat $CI_PROJECT_DIR/after"]);
+    let before = [
+        "test ! -e $CI_PROJECT_DIR/run.sh && echo no tree yet",
+        "echo FROM_HOOK=told >> $GITLAB_ENV",
+    ];
+    hook(&mut job, "pre_get_sources_script", &before);
+    let after = ["./run.sh", "echo $FROM_HOOK > after"];
+    hook(&mut job, "post_get_sources_script", &after);
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    let lines = ran.lines();
+    let place = |line: &str| {
+        let found = lines.iter().position(|one| one.contains(line));
+        found.unwrap_or_else(|| panic!("no {line:?} in {}", ran.output))
+    };
+    let order = [
+        place("no tree yet"),
+        place("Fetching changes with git depth set to 20..."),
+        place("Checking out"),
+        place("the program ran"),
+    ];
+    assert!(order.is_sorted(), "{}", ran.output);
+    assert!(ran.has("told"), "{}", ran.output);
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_fails_the_job_and_another_attempt_runs_it_again() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let mut job = spec_of(&served, &["./run.sh"]);
+    add(&mut job, "variables", variable("GET_SOURCES_ATTEMPTS", "2"));
+    let script = ["test -e /tmp/again || { mkdir -p /tmp; touch /tmp/again; exit 7; }"];
+    hook(&mut job, "pre_get_sources_script", &script);
+    let ran = node.run(node.process(), job.clone()).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    assert!(ran.has("the program ran"), "{}", ran.output);
+    job["variables"] = json!([variable("GIT_STRATEGY", "fetch")]);
+    let ran = node.run(node.process(), job).await;
+    assert_ne!(ran.result.failure, None);
+    assert!(!ran.output.contains("the program ran"), "{}", ran.output);
+}
+
+/// STAGE-11
+#[tokio::test]
+async fn what_a_hook_left_in_the_project_is_cleaned_unless_the_job_says_not_to() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    for (flags, strategy, kept) in [
+        ("", "fetch", false),
+        ("-ffdx", "fetch", false),
+        ("none", "fetch", true),
+        ("none", "clone", false),
+    ] {
+        let mut job = spec_of(
+            &served,
+            &["test -e left && echo kept || echo cleaned", "./run.sh"],
+        );
+        job["variables"] = json!([
+            variable("GIT_STRATEGY", strategy),
+            variable("GIT_CLEAN_FLAGS", flags),
+        ]);
+        let script = ["mkdir -p $CI_PROJECT_DIR && touch $CI_PROJECT_DIR/left"];
+        hook(&mut job, "pre_get_sources_script", &script);
+        let ran = node.run(node.process(), job).await;
+        assert_eq!(ran.result.failure, None, "{}", ran.output);
+        let expected = if kept { "kept" } else { "cleaned" };
+        assert!(ran.has(expected), "{flags} {strategy}: {}", ran.output);
+    }
+}
+
+/// STAGE-11
+#[tokio::test]
+async fn flags_that_are_none_of_gits_fail_the_job() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let mut job = spec_of(&served, &["echo not reached"]);
+    add(
+        &mut job,
+        "variables",
+        variable("GIT_CLEAN_FLAGS", "-ffdx --bogus"),
+    );
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(
+        ran.result.failure,
+        Some(FailureClass::ExternalDependency),
+        "{}",
+        ran.output
+    );
+    let message = ran.result.message.clone().unwrap();
+    assert!(message.contains("bogus"), "{message}");
+    let mut job = spec_of(&served, &["echo not reached"]);
+    let flags = variable("GIT_FETCH_EXTRA_FLAGS", "--upload-pack=id");
+    add(&mut job, "variables", flags);
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, Some(FailureClass::Configuration));
+    let message = ran.result.message.clone().unwrap();
+    assert!(message.contains("--upload-pack=id"), "{message}");
+}
+
+/// As gitlab-runner has it where `custom_build_dir` is on.
+#[tokio::test]
+async fn a_job_says_where_its_project_lies() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let script = [
+        "pwd",
+        "echo $CI_PROJECT_DIR $RUNNER_TEMP_PROJECT_DIR",
+        "./run.sh",
+    ];
+    let mut job = spec_of(&served, &script);
+    let path = variable("GIT_CLONE_PATH", "$CI_BUILDS_DIR/go/src/$CI_JOB_NAME_SLUG");
+    add(&mut job, "variables", path);
+    add(&mut job, "variables", variable("CI_JOB_NAME_SLUG", "hello"));
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    let dir = "/builds/go/src/hello";
+    for line in [dir, &format!("{dir} {dir}.tmp"), "the program ran"] {
+        assert!(ran.has(line), "no {line:?} in {}", ran.output);
+    }
+    let mut job = spec_of(&served, &["echo not reached"]);
+    add(
+        &mut job,
+        "variables",
+        variable("GIT_CLONE_PATH", "/builds/../outside"),
+    );
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, Some(FailureClass::Configuration));
+    let message = ran.result.message.clone().unwrap();
+    let expected = "the GIT_CLONE_PATH=\"/builds/../outside\" has to be within \"/builds\"";
+    assert!(message.contains(expected), "{message}");
+}
+
+/// A commit of what is served that has it as its own submodule; its first commit, that is.
+fn with_submodule(served: &Served) -> String {
+    let work = served.dir.path().join("work");
+    let modules = "[submodule \"lib\"]\n\tpath = deps/lib\n\turl = ../p.git\n";
+    std::fs::write(work.join(".gitmodules"), modules).unwrap();
+    git(&work, &["add", ".gitmodules"]);
+    let info = format!("160000,{},deps/lib", served.sha);
+    git(&work, &["update-index", "--add", "--cacheinfo", &info]);
+    git(&work, &["commit", "-q", "-m", "two"]);
+    git(&work, &["push", "-q", "../g/p.git", "HEAD:refs/heads/main"]);
+    git(&work, &["rev-parse", "HEAD"])
+}
+
+/// STAGE-09
+#[tokio::test]
+async fn submodules_are_in_the_guest_and_said_as_git_says_them() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let sha = with_submodule(&served);
+    let script = [
+        "cd deps/lib && ./run.sh && cat .git",
+        "grep -r the-token /builds || echo no token",
+    ];
+    let mut job = spec_of(&served, &script);
+    job["sources"]["sha"] = json!(sha);
+    add(
+        &mut job,
+        "variables",
+        variable("GIT_SUBMODULE_STRATEGY", "recursive"),
+    );
+    let ran = node.run(node.process(), job.clone()).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    for line in [
+        "\x1b[32;1mUpdating/initializing submodules recursively with git depth set to 20...\x1b[0;m",
+        &format!(
+            "Submodule 'lib' ({}) registered for path 'deps/lib'",
+            served.url
+        ),
+        &format!("Submodule path 'deps/lib': checked out '{}'", served.sha),
+        "\x1b[32;1mUpdated submodules\x1b[0;m",
+        "the program ran",
+        "gitdir: ../../.git/modules/lib",
+        "no token",
+    ] {
+        assert!(ran.has(line), "no {line:?} in {}", ran.output);
+    }
+    job["variables"] = json!([variable("GIT_STRATEGY", "fetch")]);
+    job["steps"][0]["script"] = json!(["ls deps/lib | wc -l"]);
+    let ran = node.run(node.process(), job).await;
+    assert!(ran.has("0"), "{}", ran.output);
+    assert!(ran.has("\x1b[32;1mSkipping Git submodules setup\x1b[0;m"));
+}
