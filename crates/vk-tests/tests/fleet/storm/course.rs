@@ -67,7 +67,7 @@ impl Storm {
         self.boundaries.insert(aim.unwrap().point.to_string());
         self.bury();
         if self.kills < self.size.kills {
-            self.arm();
+            self.arm(false);
         }
         self.restart();
     }
@@ -90,8 +90,8 @@ impl Storm {
     }
 
     /// Says where the daemon dies next.
-    fn arm(&mut self) {
-        let (point, nth) = self.draw.moment(&self.points);
+    fn arm(&mut self, runs: bool) {
+        let (point, nth) = self.draw.moment(&self.points, runs);
         let file = self.fleet.kill_file("daemon");
         let new = file.with_extension("new");
         fs::write(&new, format!("{point}:{nth}")).unwrap();
@@ -107,7 +107,7 @@ impl Storm {
     /// Has jobs move on where the moment does not come, and draws another one in the end.
     fn aim(&mut self) {
         let Some(aim) = self.aim else {
-            return self.arm();
+            return self.arm(true);
         };
         if aim.since.elapsed() < PUSH {
             return;
@@ -118,7 +118,7 @@ impl Storm {
             if self.fleet.kill_file("daemon").exists() {
                 self.redrawn += 1;
                 println!("not come to: {}:{}", aim.point, aim.nth);
-                self.arm();
+                self.arm(true);
             }
             return;
         }
@@ -190,7 +190,7 @@ impl Storm {
         let (kills, ending) = (self.kills, self.kills >= self.size.kills);
         let job = self.jobs.get_mut(&id).unwrap();
         if let Some(stands) = stands {
-            job.stands = stands;
+            job.now_stands(stands);
         }
         match job.stands {
             Stands::Held(since) if ending || kills >= since + job.patience => {

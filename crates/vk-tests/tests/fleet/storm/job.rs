@@ -46,8 +46,8 @@ pub(super) struct Job {
     pub(super) dropped: bool,
     /// Deaths of the daemon between GitLab's having the end and the state file's dropping it.
     pub(super) late_deaths: usize,
-    /// Somebody watches its log.
-    _watching: Option<UnixStream>,
+    /// Somebody watches its log, until its end: the lab speaks with so many at a time.
+    watching: Option<UnixStream>,
 }
 
 impl Job {
@@ -75,7 +75,7 @@ impl Job {
             dropped: false,
             late_deaths: 0,
             // GitLab hears more often of a job whose log somebody watches.
-            _watching: is_watched.then(|| fleet.lab.watch(jobs[0])),
+            watching: is_watched.then(|| fleet.lab.watch(jobs[0])),
         }
     }
 
@@ -104,6 +104,14 @@ impl Job {
         let marks = fs::read_to_string(self.mark(fleet, "")).unwrap_or_default();
         let count = |word: &str| marks.lines().filter(|line| *line == word).count();
         (count("begin"), count("end"))
+    }
+
+    /// It stands otherwise than before.
+    pub(super) fn now_stands(&mut self, stands: Stands) {
+        self.stands = stands;
+        if self.is_over() {
+            self.watching = None;
+        }
     }
 
     /// What it waits for in its middle happens.

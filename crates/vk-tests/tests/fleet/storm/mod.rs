@@ -140,7 +140,8 @@ impl Storm {
             // One less than there are: one waits for a slot.
             concurrent: u32::try_from(size.at_once - 1).unwrap(),
             requests: 2,
-            schedule: "mem_budget = \"64G\"".to_owned(),
+            // A daemon that dies leaves its reservations until their leases end.
+            schedule: "mem_budget = \"1024G\"".to_owned(),
             ..Settings::default()
         };
         let lives = vec![Life::begins()];

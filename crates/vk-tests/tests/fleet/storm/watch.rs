@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -15,24 +14,20 @@ use crate::secrets::{Wanted, search};
 /// The daemon's state file, as it was when it was looked at last.
 #[derive(Default)]
 pub(super) struct Watch {
-    file: Option<(u64, i64, i64)>,
+    text: String,
     /// The jobs that it holds.
     pub(super) held: BTreeSet<u64>,
 }
 
 impl Watch {
-    /// Reads the file where it is another one than before, and notes what it says of each job.
+    /// Reads the file, and notes what it says of each job where it says something else than before.
     pub(super) fn look(&mut self, fleet: &Fleet, jobs: &mut BTreeMap<u64, Job>) {
-        let path = fleet.path("daemon/one.json");
-        let Ok(about) = fs::metadata(&path) else {
+        let Ok(text) = fs::read_to_string(fleet.path("daemon/one.json")) else {
             return;
         };
-        // It is replaced whole: another one is another inode, or its time is another.
-        let file = (about.ino(), about.mtime(), about.mtime_nsec());
-        if self.file == Some(file) {
+        if text == self.text {
             return;
         }
-        let text = fs::read_to_string(&path).unwrap();
         let state: Value = serde_json::from_str(&text)
             .unwrap_or_else(|error| panic!("the state file is not whole: {error}: {text}"));
         let mut held = BTreeSet::new();
@@ -52,7 +47,7 @@ impl Watch {
             assert_eq!(of_the_job(fleet, job), Vec::<String>::new(), "job {id}");
         }
         self.held = held;
-        self.file = Some(file);
+        self.text = text;
     }
 }
 
