@@ -59,6 +59,8 @@ pub struct Caches {
     pub job_token_only: bool,
     /// What came with the job's start.
     pub granted: Option<CacheGrant>,
+    /// What is wrong with the node's settings of its registry: then there are no caches.
+    pub unusable: Option<String>,
     /// Bytes of one cache's layer at most, as it is stored.
     pub layer_cap: u64,
 }
@@ -72,6 +74,7 @@ impl Default for Caches {
             insecure: false,
             job_token_only: false,
             granted: None,
+            unusable: None,
             layer_cap: CACHE_CAP,
         }
     }

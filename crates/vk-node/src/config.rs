@@ -1,6 +1,7 @@
 //! The node's configuration: TOML, unknown keys refused with their line.
 
 mod place;
+mod registry;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use vk_hub_proto::hex::Hex;
 use vk_hub_proto::limit::INVENTORY_LIST;
 use vk_node_core::sizing::Sizes;
 
+pub use self::registry::Registry;
+use self::registry::{RegistryTable, registry};
 use crate::size::Size;
 
 /// Longest time that an image built here counts as at hand.
@@ -32,6 +35,8 @@ pub struct Config {
     pub image: Option<String>,
     /// Registries that are spoken to in plain HTTP.
     pub insecure_registries: Vec<String>,
+    /// Where caches are kept; without it there are none.
+    pub registry: Option<Registry>,
     /// VMs.
     pub vm: Vm,
     /// What may be granted.
@@ -133,12 +138,6 @@ struct NodeTable {
 #[serde(deny_unknown_fields, default)]
 struct NetTable {
     mode: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RegistryTable {
-    insecure: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -255,6 +254,8 @@ impl Config {
             let must = "it must be 1 to 3600 seconds";
             return Err(wrong("executor.vm.boot_timeout_secs", must));
         }
+        let registry =
+            registry(&file.registry, absolute).map_err(|(key, must)| wrong(key, &must))?;
         Ok(Config {
             file: base.map(|_| path.to_owned()),
             state_dir: file
@@ -264,6 +265,7 @@ impl Config {
             labels: file.node.labels,
             image: file.executor.image.filter(|image| !image.is_empty()),
             insecure_registries: file.registry.insecure,
+            registry,
             vm: Vm {
                 sizes,
                 bundle: file.executor.vm.bundle.map(absolute),

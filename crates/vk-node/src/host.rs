@@ -85,7 +85,11 @@ pub(crate) fn inventory(config: &Config, state: &StateDir, versions: Versions) -
         versions,
         runner: None,
         labels: config.labels.clone(),
-        registry_url: None,
+        // As a job's registry token is minted for it (REG-04).
+        registry_url: config
+            .registry
+            .as_ref()
+            .and_then(|registry| registry.base_url(&config.insecure_registries)),
     };
     inventory.bounded()
 }

@@ -32,5 +32,6 @@ pub use digest::{Digest, DigestError, Hasher};
 pub use error::{Error, Failure};
 pub use keychain::{Credential, Keychain, Password};
 pub use manifest::{Descriptor, Index, Manifest, ManifestError, limits};
+pub use origin::registry_url;
 pub use platform::{Platform, PlatformError};
 pub use reference::{Reference, ReferenceError};

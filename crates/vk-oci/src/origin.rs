@@ -44,6 +44,14 @@ impl Origins {
     }
 }
 
+/// How a registry (`host[:port]`) is spoken to, `insecure` naming those in plain HTTP: scheme, host and
+/// port, nothing after them. None for a text that is no host.
+pub fn registry_url(registry: &str, insecure: &[String]) -> Option<String> {
+    let insecure = insecure.iter().cloned().collect();
+    let base = Origins { insecure }.base(registry)?;
+    Some(base.origin().ascii_serialization())
+}
+
 /// Whether a secret may be sent there: over TLS or to this host itself.
 pub(crate) fn may_carry_secrets(to: &Url) -> bool {
     to.scheme() == "https" || is_loopback(to)

@@ -12,6 +12,7 @@ use vk_node::state_dir::{StateDir, StateDirError};
 
 use crate::start::run_async;
 
+mod caches;
 mod drain;
 mod driver;
 mod run;

@@ -23,6 +23,8 @@ pub(crate) struct Place {
 pub(crate) enum Skip {
     #[error("this node keeps no caches; its owner names a registry for them as [registry] repo")]
     NoRegistry,
+    #[error("this node's settings of its registry cannot be used: {0}")]
+    Unusable(String),
     /// CACHE-12, and a server whose name makes none.
     #[error("{name:?} is no repository's name: {what}")]
     BadName { name: String, what: &'static str },
@@ -48,6 +50,9 @@ impl Place {
         let Some(repo) = caches.repo.as_deref() else {
             return Err(Skip::NoRegistry);
         };
+        if let Some(why) = &caches.unusable {
+            return Err(Skip::Unusable(why.clone()));
+        }
         let repo = repo.trim_end_matches('/');
         let granted = caches.granted.as_ref();
         let granted = granted.and_then(|grant| Some((grant, grant.repository.as_deref()?)));
@@ -281,6 +286,9 @@ mod tests {
         own.job_token_only = true;
         assert!(of(&own).unwrap().of_job);
         assert_eq!(of(&Caches::default()), Err(Skip::NoRegistry));
+        let why = "cannot read registry.ca_file".to_owned();
+        own.unusable = Some(why.clone());
+        assert_eq!(of(&own), Err(Skip::Unusable(why)));
     }
 
     /// CACHE-21

@@ -128,3 +128,92 @@ fn what_cannot_be_is_refused_by_name() {
         );
     }
 }
+
+/// CFG-11, CACHE-01
+#[test]
+fn the_registry_is_where_it_says_and_how() {
+    assert_eq!(parse("").unwrap().registry, None);
+    assert_eq!(
+        parse("[registry]\ninsecure = [\"a:1\"]").unwrap().registry,
+        None
+    );
+    let config = parse(
+        "[registry]\nrepo = \"registry.example.com:5000/vk/\"\nca_file = \"ca.pem\"\n\
+         username = \"node\"\npassword_file = \"/secret/password\"\nguest_credential = \"job\"\n",
+    )
+    .unwrap();
+    let registry = config.registry.unwrap();
+    assert_eq!(registry.repo, "registry.example.com:5000/vk");
+    assert_eq!(
+        registry.ca_file.as_deref(),
+        Some(Path::new("/etc/vk/ca.pem"))
+    );
+    let login = ("node".to_owned(), PathBuf::from("/secret/password"));
+    assert_eq!(registry.login, Some(login));
+    assert!(registry.job_token_only);
+    let plain = parse("[registry]\nrepo = \"localhost:5000\"\nguest_credential = \"node\"");
+    let plain = plain.unwrap().registry.unwrap();
+    assert!(!plain.job_token_only && plain.login.is_none());
+}
+
+/// CFG-11, REG-18
+#[test]
+fn a_registry_that_cannot_be_is_refused_with_its_line_and_what_to_do() {
+    let repo = "repo = \"registry.example.com/vk\"";
+    for (keys, line, says) in [
+        (
+            "repo = \"https://registry.example.com/vk\"",
+            2,
+            "without https://",
+        ),
+        ("repo = \"vk\"", 2, "a host has a dot"),
+        ("repo = \"registry/vk\"", 2, "a host has a dot"),
+        ("repo = \"registry.example.com/VK\"", 2, "lower case"),
+        ("repo = \"\"", 2, "no place"),
+        (
+            &format!("{repo}\nusername = \"x\""),
+            3,
+            "set password_file, too",
+        ),
+        (
+            &format!("{repo}\npassword_file = \"x\""),
+            3,
+            "set username, too",
+        ),
+        (
+            &format!("{repo}\nguest_credential = \"all\""),
+            3,
+            "\"node\" or \"job\"",
+        ),
+        ("guest_credential = \"job\"", 1, "has no repo"),
+        ("password = \"x\"", 2, "password"),
+    ] {
+        let error = parse(&format!("[registry]\n{keys}")).unwrap_err();
+        let at = [
+            format!("/etc/vk/config.toml:{line}: "),
+            format!("TOML parse error at line {line},"),
+        ];
+        let has_line = at.iter().any(|at| error.contains(at));
+        assert!(has_line && error.contains(says), "{keys}: {error}");
+    }
+}
+
+/// REG-04, REG-22
+#[test]
+fn the_hub_knows_a_registry_by_scheme_host_and_port() {
+    for (repo, url) in [
+        ("registry.example.com/vk", "https://registry.example.com"),
+        (
+            "registry.example.com:5000/vk/x",
+            "https://registry.example.com:5000",
+        ),
+        ("plain.example.com:5000", "http://plain.example.com:5000"),
+        ("127.0.0.1:5000/vk", "http://127.0.0.1:5000"),
+    ] {
+        let text = format!("[registry]\nrepo = {repo:?}\ninsecure = [\"plain.example.com:5000\"]");
+        let config = parse(&text).unwrap();
+        let registry = config.registry.unwrap();
+        let found = registry.base_url(&config.insecure_registries);
+        assert_eq!(found.as_deref(), Some(url), "{repo}");
+    }
+}

@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::{mpsc, watch};
 use vk_driver::{
-    ARTIFACT_CAP, ArtifactsAt, Caches, Control, Images, JobContext, JobDirs, JobPlan, JobState,
-    NodeName,
+    ARTIFACT_CAP, ArtifactsAt, Control, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
 };
 use vk_hub_proto::job::JobResult;
 use vk_image::{PullPolicy, Rules, Store};
@@ -104,7 +103,7 @@ fn context(
         artifacts: ArtifactsAt::GitLab,
         boot_limit: Duration::from_secs(settings.boot_timeout_secs),
         artifact_cap: ARTIFACT_CAP,
-        caches: Caches::default(),
+        caches: settings.caches.caches(),
         kill: KillPoints::from_env()?,
     })
 }

@@ -28,6 +28,8 @@ pub(super) async fn run(config: Config) -> anyhow::Result<()> {
     let settings = JobSettings::of(&config, state.root());
     // Where VMs cannot be started no job is taken.
     settings.vmm().await.context("cannot start VMs here")?;
+    // A job would only lose its caches by it; who starts a node wants to know.
+    settings.caches.read()?;
     let versions = Versions {
         vk: VERSION.to_owned(),
         guest_kernel: None,

@@ -12,6 +12,8 @@ use vk_vm::confine::{Confinement, Walls};
 use vk_vm::qemu::{Qemu, QemuSettings};
 use vk_vm::{Accelerator, Vmm};
 
+use super::caches::CacheSettings;
+
 /// What the daemon leaves for its job processes: the configuration they were started under, without
 /// secrets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,6 +22,8 @@ pub(super) struct JobSettings {
     pub(super) image: Option<String>,
     pub(super) insecure_registries: Vec<String>,
     pub(super) boot_timeout_secs: u64,
+    #[serde(default)]
+    pub(super) caches: CacheSettings,
     bundle: Option<PathBuf>,
     unconfined: bool,
     process_agent: Option<PathBuf>,
@@ -33,6 +37,7 @@ impl JobSettings {
             image: config.image.clone(),
             insecure_registries: config.insecure_registries.clone(),
             boot_timeout_secs: config.vm.boot_timeout.as_secs(),
+            caches: CacheSettings::of(config),
             bundle: config.vm.bundle.clone(),
             unconfined: config.vm.unconfined,
             process_agent: config.vm.process_agent.clone(),
