@@ -2,7 +2,11 @@
 
 mod capped;
 mod claims;
+#[cfg(test)]
+mod fuzz;
 mod pack;
+#[cfg(test)]
+mod ported;
 #[cfg(test)]
 mod tests;
 mod unpack;

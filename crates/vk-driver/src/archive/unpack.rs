@@ -46,8 +46,16 @@ pub(crate) enum UnpackError {
 /// # Errors
 /// [`UnpackError`]; what was written by then is of no use.
 pub(crate) fn unpack(from: &Path, to: impl Write, bytes_max: u64) -> Result<(), UnpackError> {
+    unpack_from(File::open(from)?, to, bytes_max)
+}
+
+/// The same, wherever it lies.
+pub(super) fn unpack_from(
+    mut input: impl Read + Seek,
+    to: impl Write,
+    bytes_max: u64,
+) -> Result<(), UnpackError> {
     let mut magic = [0; 2];
-    let mut input = File::open(from)?;
     if input.read_exact(&mut magic).is_err() || &magic != b"PK" {
         return Err(UnpackError::NotZip);
     }
