@@ -198,7 +198,8 @@ impl Client {
         JobRequestOutcome::read(outcome, &body)
     }
 
-    /// Sends a JSON body; what is read of the answer comes with it.
+    /// Sends a JSON body; what is read of the answer comes with it. Without a status that is the
+    /// beginning of a 201's that did not come whole.
     pub(crate) async fn json<B: Serialize>(
         &self,
         request: JsonRequest<'_>,
@@ -294,7 +295,7 @@ async fn exchange(request: RequestBuilder, leaf: &Leaf) -> (Outcome, Vec<u8>) {
     let status = response.status().as_u16();
     let headers = Headers::read(response.headers(), SystemTime::now());
     match body(&mut response).await {
-        Ok(body) => {
+        (body, None) => {
             let message = if status < 300 {
                 String::new()
             } else {
@@ -310,27 +311,30 @@ async fn exchange(request: RequestBuilder, leaf: &Leaf) -> (Outcome, Vec<u8>) {
                 body,
             )
         }
-        Err(why) => (
-            Outcome {
+        (begun, Some(why)) => {
+            let outcome = Outcome {
                 sent: true,
                 ..failed(&why)
-            },
-            Vec::new(),
-        ),
+            };
+            // What was begun may say which job was handed out, and nothing else is of use.
+            let begun = if status == 201 { begun } else { Vec::new() };
+            (outcome, begun)
+        }
     }
 }
 
-/// The whole body: an answer that breaks off is none (ADM-38).
-async fn body(response: &mut Response) -> Result<Vec<u8>, String> {
+/// The body, and why it is not whole: an answer that breaks off is none (ADM-38).
+async fn body(response: &mut Response) -> (Vec<u8>, Option<String>) {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
-            Ok(None) => return Ok(body),
+            Ok(None) => return (body, None),
             Ok(Some(chunk)) if body.len() + chunk.len() > LARGEST_ANSWER => {
-                return Err(format!("the answer is larger than {LARGEST_ANSWER} bytes"));
+                let why = format!("the answer is larger than {LARGEST_ANSWER} bytes");
+                return (body, Some(why));
             }
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Err(error) => return Err(chain(&error)),
+            Err(error) => return (body, Some(chain(&error))),
         }
     }
 }

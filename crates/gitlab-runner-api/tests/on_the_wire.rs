@@ -203,6 +203,14 @@ async fn a_job_request_that_is_cut_may_have_reached_gitlab_and_one_without_conne
         panic!("none")
     };
     assert!(cut.sent && cut.status.is_none(), "{cut:?}");
+    let begun = "HTTP/1.1 201 Created\r\ncontent-length: 100\r\n\r\n\
+                 {\"id\":10,\"token\":\"job-token\",\"steps\":[{\"na";
+    let (client, _requests) = server(vec![begun.to_owned()]);
+    let JobRequestOutcome::Undecodable(begun, _) = client.request_job(None).await else {
+        panic!("undecodable")
+    };
+    assert_eq!(begun.job, Some((10, job_token())), "it can be failed");
+    assert!(begun.why.contains("did not come whole"), "{}", begun.why);
     let half = "HTTP/1.1 201 Created\r\ncontent-length: 100\r\n\r\n{\"id\":10,";
     let (client, _requests) = server(vec![half.to_owned()]);
     let JobRequestOutcome::None(half) = client.request_job(None).await else {

@@ -9,7 +9,7 @@ use crate::server::Reply;
 use crate::world::{Running, World};
 
 /// Serves a daemon's metrics; where.
-async fn served(world: &World, daemon: &Running) -> String {
+pub(crate) async fn served(world: &World, daemon: &Running) -> String {
     let path = world.token_file("metrics").display().to_string();
     let listen: Listen = format!("unix:{path}").parse().unwrap();
     serve(&listen, daemon.operator.metrics(), daemon.words.clone())
@@ -18,7 +18,7 @@ async fn served(world: &World, daemon: &Running) -> String {
     path
 }
 
-async fn get(socket: &str, path: &str) -> String {
+pub(crate) async fn get(socket: &str, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
