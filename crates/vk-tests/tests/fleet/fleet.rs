@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use vk_tests::port;
@@ -27,6 +28,8 @@ pub(crate) struct Fleet {
     bin: PathBuf,
     environment: Vec<(&'static str, &'static str)>,
     limited: bool,
+    /// When the daemon was started last: milliseconds of the world's clock.
+    daemon_since_ms: u64,
     // In this order they end: the daemon before what it speaks with.
     daemon: Option<Program>,
     node: Option<Program>,
@@ -63,6 +66,7 @@ impl Fleet {
             bin: root.join(settings.programs),
             environment: settings.environment.clone(),
             limited: settings.limited,
+            daemon_since_ms: 0,
             daemon: None,
             node: None,
             hub: None,
@@ -215,8 +219,25 @@ impl Fleet {
             Party::Daemon => drop(command.arg("-c").arg(self.path("gitlab.toml")).arg("run")),
         }
         self.stop(party);
+        if party == Party::Daemon {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            self.daemon_since_ms = u64::try_from(since.as_millis()).unwrap();
+        }
         let log = self.path(&format!("{name}.log"));
         *self.seat(party) = Some(Program::start(&mut command, &log));
+    }
+
+    /// When the daemon that was started last did not run yet: what GitLab handed out before, an
+    /// earlier one got. Milliseconds of the world's clock.
+    pub(crate) const fn daemon_since_ms(&self) -> u64 {
+        self.daemon_since_ms
+    }
+
+    /// Whether the daemon's log has a job.
+    pub(crate) fn daemon_names(&self, job: u64) -> bool {
+        let log = fs::read_to_string(self.path("daemon.log")).unwrap_or_default();
+        let name = format!("gitlab_job={job} ");
+        log.lines().any(|line| line.contains(&name))
     }
 
     fn seat(&mut self, party: Party) -> &mut Option<Program> {

@@ -12,21 +12,8 @@ use super::tell::Tale;
 use crate::fleet::Fleet;
 
 /// How long a job may be about after its end: a hub that was away is asked again after up to half a
-/// minute.
-const PATIENCE: Duration = Duration::from_secs(50);
-
-/// Keeps the outputs of the jobs' processes: other names of the files, which outlive the jobs'
-/// directories.
-pub(super) fn keep_outputs(tale: &mut Tale<'_>) {
-    let jobs = tale.fleet.path("node/node/jobs");
-    for entry in fs::read_dir(jobs).into_iter().flatten().flatten() {
-        let id = entry.file_name().to_string_lossy().into_owned();
-        let kept = tale.fleet.path(&format!("output-{}-{id}", tale.job));
-        if !kept.exists() && fs::hard_link(entry.path().join("output"), &kept).is_ok() {
-            tale.outputs.push(kept);
-        }
-    }
-}
+/// minute, and the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How often the job's script began, and came to its end.
 pub(super) fn ran(tale: &Tale<'_>) -> (usize, usize) {
@@ -116,11 +103,10 @@ fn is_expected(tale: &Tale<'_>, how: &str) -> bool {
 fn check_trace(tale: &Tale<'_>, how: &str) {
     let point = tale.point;
     let trace = String::from_utf8(tale.fleet.lab.trace(tale.job)).unwrap();
-    let outputs = tale
-        .outputs
-        .iter()
-        .map(|file| fs::read_to_string(file).unwrap());
-    let outputs: Vec<String> = outputs.filter(|output| !output.is_empty()).collect();
+    let outputs = tale.kept.outputs();
+    let outputs: Vec<String> = { outputs.into_iter() }
+        .filter(|output| !output.is_empty())
+        .collect();
     assert!(outputs.len() <= 1, "{point}: {} outputs", outputs.len());
     let output = outputs.first().map_or("", String::as_str);
     let (preamble, body) = trace.split_at(trace.find('\n').map_or(0, |end| end + 1));

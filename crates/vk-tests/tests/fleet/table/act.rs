@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::story::Story;
-use super::tell::Tale;
+use super::tell::{PATIENCE, Tale};
 use crate::fleet::Party;
 use crate::program::{kill, run};
 use crate::settings::call_gitlab_otherwise;
@@ -35,32 +35,34 @@ impl Tale<'_> {
             }
             Story::Idle => {
                 self.arm();
-                self.until(|tale| tale.fired);
+                self.until("it dies", |tale| tale.fired);
             }
             Story::Judged => {
                 // A daemon that lost its hub often redials late; a new one does not.
                 self.fleet.restart(Party::Daemon);
-                self.until(|tale| tale.fleet.daemon_is_there());
+                self.until("the daemon is there", |tale| tale.fleet.daemon_is_there());
                 self.arm();
             }
             Story::Removed => {
                 self.arm();
                 self.operate();
-                self.until(|tale| tale.down == Some(Party::Node));
-                self.until(|tale| tale.fired);
+                self.until("the node gives up", |tale| tale.down == Some(Party::Node));
+                self.until("it dies", |tale| tale.fired);
                 self.fleet.join_node_again();
                 self.down = None;
                 self.fleet.restart(Party::Node);
                 self.fleet.wait_for_node();
             }
             Story::Renamed => {
-                self.until(|tale| tale.fleet.is_server_known());
+                self.until("the server is known", |tale| tale.fleet.is_server_known());
                 self.arm();
                 self.operate();
                 self.fleet.stop(Party::Daemon);
                 call_gitlab_otherwise(&self.fleet.path(""));
                 self.look();
-                self.until(|tale| tale.fleet.enrolled("relays").is_some());
+                self.until("the hub is there", |tale| {
+                    tale.fleet.enrolled("relays").is_some()
+                });
                 self.fleet.join_daemon_again();
                 self.fleet.restart(Party::Daemon);
             }
@@ -68,33 +70,38 @@ impl Tale<'_> {
             Story::Forgotten => {
                 self.trigger();
                 self.go_on();
-                self.until(|tale| !tale.fleet.lab.jobs(tale.pipeline)[0]["finished_ms"].is_null());
-                self.until(|tale| !tale.fleet.daemon_state().contains("gitlab_job"));
-                self.outputs.clear();
+                self.until("the first job ends", |tale| {
+                    !tale.fleet.lab.jobs(tale.pipeline)[0]["finished_ms"].is_null()
+                });
+                self.until("the first job goes", |tale| {
+                    !tale.fleet.daemon_state().contains("gitlab_job")
+                });
+                self.kept.forget();
                 self.arm();
             }
             Story::Left => {
                 self.arm();
                 // It may just be asking GitLab, and then ends without.
-                for _ in 0..10 {
+                for _ in 0..100 {
                     self.fleet.running(Party::Daemon).terminate();
                     let before = self.daemons;
-                    self.until(|tale| tale.daemons > before);
+                    self.until("the daemon ends", |tale| tale.daemons > before);
                     if self.fired {
                         break;
                     }
                     let polls = self.polls();
-                    self.until(|tale| tale.polls() > polls + 1);
+                    self.until("the daemon asks GitLab", |tale| tale.polls() > polls + 1);
                 }
             }
             _ => self.arm(),
         }
     }
 
-    /// Waits, for a while, until something is so.
-    pub(super) fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
+    /// Waits until something is so.
+    pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let begun = std::time::Instant::now();
-        while !is_so(self) && begun.elapsed() < std::time::Duration::from_secs(30) {
+        while !is_so(self) {
+            assert!(begun.elapsed() < PATIENCE, "{}: not: {what}", self.point);
             self.look();
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
@@ -108,7 +115,7 @@ impl Tale<'_> {
                 let party = self.party().unwrap();
                 self.fleet.restart(party);
                 self.daemons += usize::from(party == Party::Daemon);
-                self.until(|tale| tale.fired);
+                self.until("it dies", |tale| tale.fired);
                 self.go_on();
             }
             Story::Canceled | Story::Canceling => {
@@ -130,7 +137,7 @@ impl Tale<'_> {
                 self.fleet.running(Party::Daemon).terminate();
                 // What comes before the end of the job.
                 if self.point.variant == "PassSlot" {
-                    self.until(|tale| tale.fired);
+                    self.until("it dies", |tale| tale.fired);
                 }
                 self.go_on();
             }
@@ -191,7 +198,7 @@ impl Tale<'_> {
     /// The operator rejects GitLab's server and approves of it again.
     fn judge(&mut self) {
         for word in ["reject", "approve"] {
-            self.until(|tale| tale.commanded(&["gitlab", word, "s1"]));
+            self.until(word, |tale| tale.commanded(&["gitlab", word, "s1"]));
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod account;
 mod act;
+mod kept;
 pub(crate) mod point;
 mod story;
 mod tell;

@@ -4,19 +4,20 @@ use std::fmt;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::account;
+use super::kept::Kept;
 use super::point::{Point, Victim};
 use super::story::Story;
 use crate::fleet::{Fleet, Party};
 
 /// How long a story may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How long after its end a party may still come to its point.
-const AFTERWARDS: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+/// How long GitLab has heard nothing of a job when it is looked whether anybody has it.
+const SILENCE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 
 /// What came of it.
@@ -46,9 +47,8 @@ pub(super) struct Tale<'a> {
     armed: bool,
     /// It died there.
     pub(super) fired: bool,
-    /// When the daemon that was started last can have said nothing yet: milliseconds of the
-    /// world's clock.
-    next_life_ms: u64,
+    /// Since when the job is handed out and GitLab has heard nothing.
+    unheard: Option<Instant>,
     /// Daemons that died or were ended.
     pub(super) daemons: usize,
     /// What happens in mid-job happened.
@@ -57,13 +57,14 @@ pub(super) struct Tale<'a> {
     watching: Option<UnixStream>,
     /// A party that stays down for now.
     pub(super) down: Option<Party>,
-    /// Other names of the outputs of jobs' processes.
-    pub(super) outputs: Vec<PathBuf>,
+    /// The outputs of jobs' processes.
+    pub(super) kept: Kept,
     begun: Instant,
 }
 
 /// Tells it; none where the point was not reached.
 pub(crate) fn tell(fleet: &mut Fleet, point: Point, story: Story) -> Option<Told> {
+    let kept = Kept::begin(fleet);
     let mut tale = Tale {
         fleet,
         point,
@@ -72,19 +73,19 @@ pub(crate) fn tell(fleet: &mut Fleet, point: Point, story: Story) -> Option<Told
         job: 0,
         armed: false,
         fired: false,
+        unheard: None,
         daemons: 0,
-        next_life_ms: 0,
         acted: false,
         watching: None,
         down: None,
-        outputs: Vec::new(),
+        kept,
         begun: Instant::now(),
     };
     tale.before();
     tale.trigger();
     let (job, orphan) = tale.until_it_ends();
-    let afterwards = Instant::now();
-    while !tale.fired && afterwards.elapsed() < AFTERWARDS {
+    // A party may still come to its point afterwards.
+    while !tale.fired && tale.begun.elapsed() < PATIENCE {
         tale.look();
         std::thread::sleep(TICK);
     }
@@ -190,6 +191,8 @@ impl Tale<'_> {
             self.look();
             if !self.acted && self.mark("").exists() {
                 self.acted = true;
+                // It is kept before the job goes on.
+                self.kept.look();
                 self.in_the_middle();
             }
             let job = self.fleet.lab.jobs(self.pipeline).remove(0);
@@ -199,6 +202,7 @@ impl Tale<'_> {
             if self.is_orphan(&job) {
                 return (job, true);
             }
+            self.look_for_the_lost(&job);
             assert!(self.begun.elapsed() < PATIENCE, "no end: {job}");
             std::thread::sleep(TICK);
         }
@@ -212,16 +216,34 @@ impl Tale<'_> {
         }
         // What is handed out later is the next life's.
         let handed_out = job["started_ms"].as_u64().unwrap_or(u64::MAX);
-        if job["calls"] != 0 || handed_out > self.next_life_ms {
-            return false;
-        }
-        let name = format!("\"gitlab_job\":{},", self.job);
-        !self.fleet.daemon_state().contains(&name)
+        job["calls"] == 0 && handed_out < self.fleet.daemon_since_ms() && !self.is_kept()
     }
 
-    /// Keeps outputs, and starts again who died.
+    /// Whether the daemon's file has the job.
+    fn is_kept(&self) -> bool {
+        let name = format!("\"gitlab_job\":{},", self.job);
+        self.fleet.daemon_state().contains(&name)
+    }
+
+    /// GitLab's answer may go to the connection of a daemon that is dead already, when the next one
+    /// lives: that one, which never had the job, is ended to prove it.
+    fn look_for_the_lost(&mut self, job: &Value) {
+        if job["handed_out"] != 1 || job["calls"] != 0 {
+            return;
+        }
+        let since = *self.unheard.get_or_insert_with(Instant::now);
+        let is_meant = self.point.victim == Victim::Daemon && self.fired;
+        if !is_meant || since.elapsed() < SILENCE {
+            return;
+        }
+        if !self.is_kept() && !self.fleet.daemon_names(self.job) {
+            self.fleet.restart(Party::Daemon);
+            self.daemons += 1;
+        }
+    }
+
+    /// Starts again who died.
     pub(super) fn look(&mut self) {
-        account::keep_outputs(self);
         let file = self.fleet.kill_file(self.point.victim.name());
         if self.armed && !self.fired && !file.exists() {
             self.fired = true;
@@ -231,11 +253,7 @@ impl Tale<'_> {
                 continue;
             }
             if self.fleet.has_ended(party) {
-                if party == Party::Daemon {
-                    self.daemons += 1;
-                    // It takes longer than this to be up.
-                    self.next_life_ms = now_ms() + 30;
-                }
+                self.daemons += usize::from(party == Party::Daemon);
                 self.died(party);
             }
         }
@@ -247,11 +265,6 @@ impl Tale<'_> {
         if let Some(party) = self.down.take() {
             self.fleet.restart(party);
         }
-        self.until(|tale| tale.fleet.node_is_there());
+        self.until("the node is there", |tale| tale.fleet.node_is_there());
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(since.as_millis()).unwrap()
 }
