@@ -14,6 +14,7 @@ mod kept;
 mod registry;
 #[path = "../support/mod.rs"]
 mod support;
+mod token;
 mod trouble;
 
 use serde_json::{Value, json};
