@@ -39,6 +39,11 @@ pub(crate) fn bare(directory: &Path, name: &str) -> Machine {
 
 /// A running guest with a busybox root, and the directory of its files.
 pub(crate) async fn with_root(root: &Path, directory: &Path) -> Vm {
+    with_settings(root, directory, settings(root)).await
+}
+
+/// As [`with_root`], by a QEMU of these settings.
+pub(crate) async fn with_settings(root: &Path, directory: &Path, settings: QemuSettings) -> Vm {
     let image = directory.join("image.erofs");
     busybox(root, &image);
     let scratch = directory.join("scratch");
@@ -50,7 +55,7 @@ pub(crate) async fn with_root(root: &Path, directory: &Path) -> Vm {
     };
     let mut machine = bare(directory, "vm");
     machine.disks = vec![disk("image", image, false), disk("scratch", scratch, true)];
-    let qemu = Qemu::prepare(settings(root)).await.unwrap();
+    let qemu = Qemu::prepare(settings).await.unwrap();
     let vm = qemu.start(machine).await.unwrap();
     vm.guest().mount_root(root_plan()).await.unwrap();
     vm
