@@ -212,11 +212,14 @@ impl Client {
         let build = |client: &Client| {
             let builder = client.request(request.method.clone(), request.path, request.auth)?;
             let builder = builder.header("content-type", "application/json");
-            Some(
-                builder
-                    .header("accept", "application/json")
-                    .body(bytes.clone()),
-            )
+            // As gitlab-runner does: only where the answer's body is read.
+            let builder = match request.endpoint {
+                Endpoint::Verify | Endpoint::JobRequest => {
+                    builder.header("accept", "application/json")
+                }
+                Endpoint::JobUpdate | Endpoint::Trace => builder,
+            };
+            Some(builder.body(bytes.clone()))
         };
         let how = (request.endpoint, request.retry, request.within);
         self.send(build, how).await

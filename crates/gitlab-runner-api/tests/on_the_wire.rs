@@ -268,6 +268,9 @@ async fn a_state_update_goes_with_the_jobs_token_and_reads_the_jobs_status() {
     );
     let request = requests.recv().unwrap();
     assert_eq!(request.line, "PUT /gitlab/api/v4/jobs/10 HTTP/1.1");
+    let said = ["content-type", "accept"].map(|name| request.header(name));
+    assert_ne!(said[1], Some("application/json"), "no body is expected");
+    assert_eq!(said[0], Some("application/json"));
     assert_eq!(
         (request.header("job-token"), request.header("runner-token")),
         (Some("job-token"), None)

@@ -3,10 +3,9 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vk_gitlab_core::job::JobRecord;
 use vk_gitlab_core::state_file;
-use vk_hub_client::enrolment::{Directory, Enrolment};
 use vk_hub_proto::RelayId;
 
 use crate::config::Config;
@@ -21,15 +20,12 @@ struct Row {
     taken_at: u64,
 }
 
-/// Prints the recorded jobs; the daemon may run meanwhile.
+/// Prints the recorded jobs; the daemon may run meanwhile. A file is read for the relay it names,
+/// whether or not that is this daemon's: its jobs are what holds up a join.
 ///
 /// # Errors
-/// A state file cannot be read, or this daemon never joined.
+/// A state file cannot be read.
 pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
-    let enrolment: Option<Enrolment<RelayId>> = Directory::at(config.hub_dir()).load()?;
-    let relay = enrolment
-        .context("this daemon is enrolled with no hub: join first")?
-        .id;
     let mut rows = Vec::new();
     for runner in &config.runners {
         let path = config.state_file(runner);
@@ -37,7 +33,7 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        let file = state_file::parse(&text, relay)
+        let file = state_file::parse(&text, named(&text))
             .with_context(|| format!("{} cannot be used", path.display()))?;
         rows.extend(file.jobs.iter().map(|job| row(&runner.name, job)));
     }
@@ -60,6 +56,15 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// The relay that a state file names; one that nobody is where it names none, which its jobs say.
+fn named(text: &str) -> RelayId {
+    #[derive(Deserialize)]
+    struct Names {
+        relay: RelayId,
+    }
+    serde_json::from_str(text).map_or(RelayId::from_bytes([0; 16]), |names: Names| names.relay)
 }
 
 fn row(runner: &str, job: &JobRecord) -> Row {

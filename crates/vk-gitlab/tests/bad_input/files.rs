@@ -232,6 +232,50 @@ fn a_state_directory_that_others_use_or_that_cannot_be_is_refused() {
     }
 }
 
+/// STATE-07, STATE-14, STATE-15
+#[test]
+fn jobs_are_listed_before_joining_too_and_a_damaged_state_file_is_named() {
+    let desk = desk();
+    let none = "RUNNER                     GITLAB HUB JOB                            PHASE\n";
+    let lists_none = || {
+        let said = desk.run(&["jobs"]);
+        assert_eq!(
+            (said.code, said.out.as_str(), said.err.as_str()),
+            (Some(0), none, "")
+        );
+        let said = desk.run(&["jobs", "--json"]);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "[]\n"));
+    };
+    lists_none();
+    fs::create_dir(desk.path("state")).unwrap();
+    desk.mode("state", 0o700);
+    let relay = "ab".repeat(16);
+    desk.file(
+        "state/ci.json",
+        format!("{{\"relay\":\"{relay}\",\"jobs\":[]}}"),
+        0o600,
+    );
+    lists_none();
+    let file = desk.shown("state/ci.json");
+    for (text, why) in [
+        ("", "cannot be read as JSON of the expected shape"),
+        ("{\"relay\":\"x\",\"jobs\":[]}", "cannot be read as JSON"),
+        ("{\"jobs\":[{\"s3cret\":1}]}", "cannot be read as JSON"),
+    ] {
+        desk.file("state/ci.json", text, 0o600);
+        let said = desk.run(&["jobs"]);
+        let told = format!("vk-gitlab: {file} cannot be used: ");
+        assert!(
+            said.code == Some(1) && said.first_line().starts_with(&told),
+            "{said:?}"
+        );
+        assert!(
+            said.first_line().contains(why) && !said.err.contains("s3cret"),
+            "{said:?}"
+        );
+    }
+}
+
 /// ENR-05, ENR-16, CRED-03
 #[test]
 fn an_enrolment_that_others_read_is_refused_and_without_one_nothing_runs() {

@@ -14,4 +14,5 @@ mod desk;
 mod files;
 mod keys;
 mod tokens;
+mod unit;
 mod urls;
