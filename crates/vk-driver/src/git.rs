@@ -5,6 +5,7 @@ mod credential;
 mod fetch;
 mod foreign;
 mod host;
+mod lfs;
 mod mirror;
 mod submodules;
 #[cfg(test)]
@@ -16,5 +17,6 @@ pub(crate) use checkout::{Wanted, check_out};
 pub(crate) use credential::Credential;
 pub(crate) use fetch::Fetched;
 pub(crate) use host::{GitError, HostGit};
+pub(crate) use lfs::{Lfs, Pulled};
 pub(crate) use mirror::{Mirror, name_of_project};
 pub(crate) use submodules::{Rewrites, Site, Updated, update};

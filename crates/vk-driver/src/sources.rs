@@ -6,8 +6,8 @@ use std::sync::Arc;
 use vk_hub_proto::job::FailureClass;
 
 use crate::git::{
-    Credential, Fetched, GitError, HostGit, Mirror, Rewrites, Site, Updated, Wanted, check_out,
-    name_of_project, update,
+    Credential, Fetched, GitError, HostGit, Lfs, Mirror, Pulled, Rewrites, Site, Updated, Wanted,
+    check_out, name_of_project, update,
 };
 use crate::job::{Job, Sourcing};
 use crate::tree::write_image;
@@ -28,6 +28,8 @@ pub(crate) struct Brought {
     pub(crate) fetched: Fetched,
     /// Submodules, where they are wanted.
     pub(crate) updated: Option<Updated>,
+    /// Files behind LFS pointers.
+    pub(crate) pulled: Pulled,
 }
 
 /// Makes room for the sources: a disk that is filled while the VM boots, or a directory.
@@ -131,18 +133,38 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Brought, GitError
     let top = check_out(&git, &mirror, wanted, tree).await?;
     // Others wait for it, and a submodule may be of the same repository.
     drop(mirror);
+    let credential = Arc::new(credential);
     let mut updated = None;
     if let Some(wanted) = &settings.submodules {
         let site = Site {
             mirrors: root.clone(),
-            credential: Arc::new(credential),
+            credential: Arc::clone(&credential),
             wanted: wanted.clone(),
             format,
             rewrites: rewrites(job, wanted.force_https),
         };
         updated = Some(update(&site, &top, &sources.repo_url).await?);
     }
-    Ok(Brought { fetched, updated })
+    let mut pulled = Pulled::default();
+    if settings.lfs && job.settings.checkout {
+        let lfs = Lfs {
+            credential: &credential,
+            token: &spec.token,
+            ca_pem: spec.server_ca_pem.as_deref(),
+            store: root.join("lfs"),
+            granted: job.file(&format!("lfs-{attempt}")),
+        };
+        let inner = updated.iter().flat_map(|updated: &Updated| &updated.trees);
+        let inner = inner.map(|(tree, url)| (tree, url));
+        for (tree, url) in std::iter::once((&top, &sources.repo_url)).chain(inner) {
+            pulled.add(lfs.pull(tree, url).await?);
+        }
+    }
+    Ok(Brought {
+        fetched,
+        updated,
+        pulled,
+    })
 }
 
 /// `GIT_SUBMODULE_FORCE_HTTPS`: the server's SSH URLs, as its own variables tell them.

@@ -219,3 +219,39 @@ async fn submodules_are_in_the_guest_and_said_as_git_says_them() {
     assert!(ran.has("0"), "{}", ran.output);
     assert!(ran.has("\x1b[32;1mSkipping Git submodules setup\x1b[0;m"));
 }
+
+/// As gitlab-runner's `git lfs pull` leaves them.
+#[tokio::test]
+async fn files_of_lfs_are_in_the_guest_unless_the_job_wants_pointers() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let content = "behind a pointer\n";
+    let oid = vk_oci::Digest::of(content.as_bytes()).hex();
+    let size = content.len();
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
+    let work = served.dir.path().join("work");
+    std::fs::write(work.join(".gitattributes"), "*.bin filter=lfs -text\n").unwrap();
+    std::fs::write(work.join("big.bin"), pointer).unwrap();
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-q", "-m", "large"]);
+    git(&work, &["push", "-q", "../g/p.git", "HEAD:refs/heads/main"]);
+    let objects = served.dir.path().join("g/p.git/lfs/objects");
+    std::fs::create_dir_all(&objects).unwrap();
+    std::fs::write(objects.join(&oid), content).unwrap();
+    let script = ["cat big.bin", "grep -r the-token /builds || echo no token"];
+    let mut job = spec_of(&served, &script);
+    job["sources"]["sha"] = json!(git(&work, &["rev-parse", "HEAD"]));
+    let ran = node.run(node.process(), job.clone()).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    let said = format!("Downloading LFS objects: 100% (1/1), {size} B");
+    for line in ["behind a pointer", &said, "no token"] {
+        assert!(ran.has(line), "no {line:?} in {}", ran.output);
+    }
+    add(&mut job, "variables", variable("GIT_LFS_SKIP_SMUDGE", "1"));
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    assert!(ran.has(&format!("oid sha256:{oid}")), "{}", ran.output);
+}

@@ -81,6 +81,9 @@ pub(crate) enum GitError {
         /// Why not, and what would help.
         why: String,
     },
+    /// Files behind LFS pointers.
+    #[error("cannot bring the LFS files: {0}")]
+    Lfs(String),
     /// What the job says of its sources is no git's.
     #[error("the job's {what} {value:?} cannot be used")]
     Spec {
@@ -139,6 +142,19 @@ impl HostGit {
     ) -> Result<String, GitError> {
         let command = self.command(protocols, settings, args);
         finish(what, command, &[], tail).await
+    }
+
+    /// Runs git on this host's files alone, with something on its stdin.
+    pub(super) async fn feed(
+        &self,
+        what: &'static str,
+        settings: &[(String, String)],
+        args: &[OsString],
+        input: &[u8],
+    ) -> Result<(), GitError> {
+        let mut command = self.command(Protocols::File, settings, args);
+        command.stdin(Stdio::piped());
+        finish(what, command, input, tail).await.map(drop)
     }
 
     /// Runs git on this host's files alone, and gives those of its NUL-ended records that `keep`

@@ -21,6 +21,8 @@ pub(crate) struct GitServer {
     pub(crate) refused: Arc<AtomicU32>,
     /// Each request's first line, with `(authorized)` where it brought any credentials.
     pub(crate) heard: Arc<Mutex<Vec<String>>>,
+    /// Objects of LFS are elsewhere: redirects lead there.
+    pub(crate) store: Arc<Mutex<Option<String>>>,
     root: PathBuf,
     open: bool,
 }
@@ -48,6 +50,7 @@ impl GitServer {
             port: listener.local_addr().unwrap().port(),
             refused: Arc::default(),
             heard: Arc::default(),
+            store: Arc::default(),
             root,
             open,
         };
@@ -95,6 +98,10 @@ impl GitServer {
             return self.batch(&mut stream, repository, &asked);
         }
         if asked.path.contains("/gitlab-lfs/objects/") {
+            if let Some(store) = self.store.lock().unwrap().as_ref() {
+                let to = format!("Location: {store}{}?key=signed\r\n", asked.path);
+                return respond(&mut stream, "302 Found", &to, b"");
+            }
             let path = asked.path.replace("/gitlab-lfs/", "/lfs/");
             return match std::fs::read(self.root.join(path.trim_start_matches('/'))) {
                 Ok(content) => respond(&mut stream, "200 OK", "", &content),

@@ -7,9 +7,9 @@ use vk_hub_proto::job::HookName;
 use vk_stage_core::StageEnd;
 
 use super::{failed, script, system};
-use crate::git::Updated;
+use crate::git::{Pulled, Updated};
 use crate::job::{Job, StopWatch};
-use crate::script::notice;
+use crate::script::{notice, warning};
 use crate::settings::{Strategy, Submodules};
 use crate::sources::{self, Sourced, class};
 
@@ -100,7 +100,7 @@ fn announce(job: &Job, sourced: &Sourced) {
         ));
         job.output.say(&notice("Created fresh repository."));
         if brought.fetched.by_branch {
-            job.output.say(&crate::script::warning(
+            job.output.say(&warning(
                 "The pipeline's ref is gone; the commit was found on its branch",
             ));
         }
@@ -119,6 +119,28 @@ fn announce(job: &Job, sourced: &Sourced) {
     match (updated, &job.settings.git.submodules) {
         (Some(updated), Some(wanted)) => announce_submodules(job, updated, wanted),
         _ => job.output.say(&notice("Skipping Git submodules setup")),
+    }
+    if let Some(brought) = brought {
+        announce_lfs(job, brought.pulled);
+    }
+}
+
+fn announce_lfs(job: &Job, pulled: Pulled) {
+    let Pulled {
+        objects,
+        bytes,
+        foreign,
+    } = pulled;
+    if objects > 0 {
+        job.output.say(&format!(
+            "Downloading LFS objects: 100% ({objects}/{objects}), {bytes} B\n"
+        ));
+    }
+    if foreign > 0 {
+        job.output.say(&warning(&format!(
+            "{foreign} LFS files of submodules on other servers stay pointers: this node fetches \
+             those of the job's own GitLab"
+        )));
     }
 }
 
