@@ -233,3 +233,46 @@ fn a_job_that_ran_before_anyone_looked_is_committed_before_its_end_is_told() {
         ["running", "patch 0+24", "patch 24+5", "success"]
     );
 }
+
+/// AUTH-05, AUTH-06
+#[test]
+fn a_job_whose_hub_refuses_the_daemon_for_a_quarter_of_an_hour_ends_in_gitlab_with_that_reason() {
+    let mut world = World::running();
+    world.print("so far\n");
+    world.pass_secs(60);
+    world.hub.shut = true;
+    world.pass_secs(10 * 60);
+    assert_eq!(world.gitlab.status, Status::Running, "a clock may be off");
+    world.hub.shut = false;
+    world.print("and further\n");
+    world.pass_secs(10 * 60);
+    world.hub.shut = true;
+    world.pass_secs(10 * 60);
+    assert_eq!(world.gitlab.status, Status::Running, "it began anew");
+    world.pass_secs(10 * 60);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert_eq!(
+        world.gitlab.reason.as_deref(),
+        Some("runner_system_failure")
+    );
+    let trace = trace(&world);
+    assert!(trace.contains("so far\nand further\n"), "{trace}");
+    let line = "ERROR: Job failed (system failure): the fleet hub https://hub.example.com has refused \
+                this runner for 15 min, and the job cannot be followed: this relay is not known\n";
+    assert!(trace.ends_with(line), "{trace}");
+    assert!(world.removed, "no record holds up a join");
+}
+
+/// AUTH-05
+#[test]
+fn a_finished_job_that_cannot_be_settled_any_more_is_dropped() {
+    let mut world = World::running();
+    world.print("done\n");
+    world.hub.fail_settles = true;
+    world.finish(None);
+    world.pass_secs(60);
+    assert_eq!(world.gitlab.status, Status::Success);
+    assert!(!world.removed);
+    world.pass_secs(20 * 60);
+    assert!(world.removed, "{:?}", world.records.last());
+}
