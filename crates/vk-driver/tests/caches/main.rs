@@ -8,9 +8,9 @@
 )]
 #![cfg(feature = "process-vmm")]
 
-#[cfg(feature = "process-vmm")]
 mod hostile;
 mod kept;
+mod machine;
 mod registry;
 #[path = "../support/mod.rs"]
 mod support;
