@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::table::Row;
+use crate::program::run;
+use crate::table::{Figure, Row, samples};
 
 /// How often each is measured.
 const TIMES: usize = 5;
@@ -33,8 +34,10 @@ pub(crate) fn measure(root: &Path) -> anyhow::Result<Row> {
     }
     Ok(Row {
         name: "start to the script's first line ÷ bare boot",
-        measured_ms,
-        floor_ms,
+        unit: "ms",
+        figure: Figure::Median,
+        measured: samples(&measured_ms),
+        floor: Some(samples(&floor_ms)),
         limit: LIMIT,
         on,
     })
@@ -77,15 +80,4 @@ fn bare(root: &Path, accelerator: &str) -> anyhow::Result<u64> {
         .split_once(" ms")
         .and_then(|(number, _)| number.parse().ok());
     number.with_context(|| format!("vk guest boot says {said:?}"))
-}
-
-/// Runs a command to its end; what it printed.
-fn run(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{command:?}: {}\n{out}{said}", output.status);
-    }
-    Ok(out)
 }
