@@ -122,6 +122,17 @@ impl Lab {
         self.job(id)["told_ms"][status].as_u64()
     }
 
+    /// Plans a fault.
+    pub(crate) fn inject(&self, fault: &Value) {
+        run(self.command("inject").arg(fault.to_string()));
+    }
+
+    /// The list of broken promises, as it is printed where it is not empty.
+    pub(crate) fn broken(&self) -> String {
+        let listed = self.command("invariants").output().unwrap();
+        String::from_utf8(listed.stdout).unwrap()
+    }
+
     /// The list of broken promises is empty.
     pub(crate) fn assert_honest(&self) {
         assert_eq!(run(&mut self.command("invariants")), "");

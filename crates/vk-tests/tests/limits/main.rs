@@ -16,6 +16,7 @@ mod cancel;
 mod fleet;
 mod full;
 mod lab;
+mod malformed;
 #[path = "../fleet/program.rs"]
 mod program;
 mod refusals;
