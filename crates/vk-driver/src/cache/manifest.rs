@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(Saved::read(GOLDEN.as_bytes()).unwrap(), saved());
     }
 
-    /// CACHE-02, CACHE-17
+    /// CACHE-02, CACHE-08, CACHE-17
     #[test]
     fn what_is_no_cache_is_not_taken_for_one() {
         let layer = "{\"mediaType\":\"application/vnd.vk.ci-cache.layer.v1.tar+zstd\"";

@@ -20,7 +20,7 @@ fn paths(asked: &[String], method: &str) -> usize {
         .count()
 }
 
-/// CACHE-01, CACHE-02, CACHE-03, CACHE-07, CACHE-14, CACHE-18, CACHE-19, GUEST-03, GUEST-06, OPEN-02
+/// CACHE-01, CACHE-02, CACHE-03, CACHE-07, CACHE-14, CACHE-18, CACHE-19, GUEST-03, OPEN-02
 #[tokio::test]
 async fn what_a_job_saves_the_next_has_and_keeping_it_unchanged_costs_a_probe() {
     let Some(bench) = Bench::new() else { return };
