@@ -66,8 +66,17 @@ fn mend(tar: &mut [u8], block: usize) {
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
+/// `VK_LONG` makes a million of each.
+fn cases(few: u32) -> ProptestConfig {
+    let long = std::env::var_os("VK_LONG").is_some();
+    ProptestConfig {
+        cases: if long { 1_000_000 } else { few },
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(cases(256))]
 
     /// GUEST-09, GUEST-12
     #[test]
@@ -90,6 +99,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(1000))]
+
     #[test]
     fn a_pattern_of_any_bytes_is_read_or_refused(
         pattern in prop::collection::vec(
@@ -101,5 +112,110 @@ proptest! {
         if let Ok(pattern) = crate::glob::Pattern::new(&pattern) {
             let _ = pattern.matches(path.as_bytes());
         }
+    }
+}
+
+/// A pattern of a few parts that mean something, and text that it may match.
+fn patterns() -> impl Strategy<Value = String> {
+    let part = prop::sample::select(vec![
+        "*", "**", "?", "a", "b", "[ab]", "[!a]", "{a,b}", "{a/b,*}", "/", "/", "/**/", "\\*", "c*",
+    ]);
+    prop::collection::vec(part, 0..7).prop_map(|parts| parts.concat())
+}
+
+/// The same by trying everything: no states, no bounds, for short texts only.
+fn matches_slowly(pattern: &[&[u8]], path: &[&[u8]]) -> bool {
+    match (pattern.split_first(), path.split_first()) {
+        (None, None) => true,
+        (None, Some(_)) => false,
+        (Some((first, rest)), _) if *first == b"**" => {
+            matches_slowly(rest, path)
+                || path
+                    .split_first()
+                    .is_some_and(|(_, path)| matches_slowly(pattern, path))
+        }
+        (Some(_), None) => false,
+        (Some((first, rest)), Some((name, path))) => {
+            let one = crate::glob::Pattern::new(first);
+            one.is_ok_and(|one| one.matches(name)) && matches_slowly(rest, path)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1000))]
+
+    /// GUEST-09
+    #[test]
+    fn a_pattern_takes_what_it_takes_segment_by_segment(
+        pattern in patterns().prop_filter("braces come apart", |text| !text.contains('{')),
+        path in "[abc]{1,2}(/[abc]{1,2}){0,3}",
+    ) {
+        if let Ok(whole) = crate::glob::Pattern::new(pattern.as_bytes()) {
+            let segments: Vec<&[u8]> = pattern
+                .as_bytes()
+                .split(|b| *b == b'/')
+                .filter(|part| !part.is_empty())
+                .collect();
+            let names: Vec<&[u8]> = path.as_bytes().split(|b| *b == b'/').collect();
+            let slowly = matches_slowly(&segments, &names);
+            prop_assert_eq!(whole.matches(path.as_bytes()), slowly, "{} on {}", pattern, path);
+        }
+    }
+
+    /// GUEST-09
+    #[test]
+    fn a_walk_never_turns_back_before_what_matches(
+        pattern in patterns(),
+        path in "[abc]{1,2}(/[abc]{1,2}){0,3}",
+    ) {
+        if let Ok(pattern) = crate::glob::Pattern::new(pattern.as_bytes())
+            && pattern.matches(path.as_bytes())
+        {
+            let mut state = pattern.start();
+            for name in path.as_bytes().split(|b| *b == b'/') {
+                prop_assert!(state.goes_on(), "{path}");
+                state = pattern.step(&state, name);
+            }
+            prop_assert!(state.accepts());
+        }
+    }
+}
+
+/// A tree with these files, and whether the archive of `**` was said to reach into git's own.
+fn reaches_git(files: &[&str]) -> bool {
+    let dir = TempDir::new().unwrap();
+    for file in files {
+        let file = dir.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "x").unwrap();
+    }
+    let tar = TarOut {
+        root: dir.path().to_str().unwrap().into(),
+        paths: vec![b"**".to_vec()],
+        exclude: vec![],
+        untracked: false,
+        list_only: false,
+    };
+    let mut said = 0;
+    let mut count = |note: vk_guest_proto::Note| {
+        said += u32::from(note.code == vk_guest_proto::NoteCode::InsideGit);
+    };
+    archive_to(&tar, &mut Vec::new(), &mut count).unwrap();
+    assert!(said <= 1, "it is said once");
+    said == 1
+}
+
+/// PORT-35
+#[test]
+fn only_the_projects_own_git_directory_is_warned_of() {
+    for (files, expected) in [
+        (&[".git/test"][..], true),
+        (&[".git/test", ".git/\u{30c6}"], true),
+        (&["test/.git/test"], false),
+        (&[".gitignore", ".github/x"], false),
+        (&["a"], false),
+    ] {
+        assert_eq!(reaches_git(files), expected, "{files:?}");
     }
 }

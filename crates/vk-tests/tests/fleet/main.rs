@@ -24,4 +24,5 @@ mod secrets;
 mod settings;
 mod storm;
 mod table;
+mod transfers;
 mod whole_jobs;
