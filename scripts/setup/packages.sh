@@ -13,7 +13,7 @@ purpose() {
         # An ordinary user unpacks an image in a user namespace of its own.
         [ "$(id -u)" -eq 0 ] || echo uidmap
         ;;
-    test) echo git skopeo umoci attr libcap2-bin ;;
+    test) echo git skopeo umoci attr libcap2-bin passt nftables ;;
     *) give_up "packages.sh: unknown purpose $1" ;;
     esac
 }

@@ -17,5 +17,9 @@ if [ -c /dev/kvm ]; then
         PATH="$PATH:/usr/sbin" usermod -aG "$group" "$name"
     fi
 fi
+# Taps are made by ordinary users: udev opens the device to all, and where there is none, this does.
+if [ -c /dev/net/tun ] && [ "$(stat -c %a /dev/net/tun)" != 666 ]; then
+    chmod 0666 /dev/net/tun || say "/dev/net/tun stays closed: tests of guests' networks do not run"
+fi
 mkdir -p "$home"
 chmod 755 "$home"

@@ -56,8 +56,20 @@ pub struct Vm {
     pub boot_timeout: Duration,
     /// Jobs run even where VMs cannot be confined.
     pub unconfined: bool,
+    /// What network they have.
+    pub network: Network,
     /// The agent of the process stand-in for VMs; only programs built for tests take it.
     pub process_agent: Option<PathBuf>,
+}
+
+/// What network jobs have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// None.
+    #[default]
+    None,
+    /// A switch a job, with a way out and every address of the host denied.
+    Switch,
 }
 
 /// What the ledger may grant.
@@ -224,13 +236,14 @@ impl Config {
             key,
             must: must.to_owned(),
         };
-        match file.net.mode.as_deref() {
-            None | Some("none") => {}
+        let network = match file.net.mode.as_deref() {
+            None | Some("none") => Network::None,
+            Some("switch") => Network::Switch,
             Some(mode) => {
-                let must = format!("{mode:?} is not built: the only mode is \"none\"");
+                let must = format!("{mode:?} is no mode: it must be \"none\" or \"switch\"");
                 return Err(wrong("net.mode", &must));
             }
-        }
+        };
         let no_runner = match file.node.runner.as_deref() {
             None => false,
             Some("none") => true,
@@ -269,6 +282,7 @@ impl Config {
             vm: Vm {
                 sizes,
                 bundle: file.executor.vm.bundle.map(absolute),
+                network,
                 process_agent: file.executor.vm.process_agent.map(absolute),
                 boot_timeout: Duration::from_secs(boot_secs),
                 unconfined: file.executor.vm.unconfined,

@@ -75,9 +75,27 @@ struct BootArguments {
     /// Power off at once and measure QEMU alone: the floor that a job's start is measured against.
     #[arg(long)]
     bare: bool,
+    /// The guest's network: none, or a switch with a way out.
+    #[arg(long, default_value = "none")]
+    net: NetName,
     /// Run without confinement, where this host does not allow it.
     #[arg(long)]
     unconfined: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum NetName {
+    None,
+    Switch,
+}
+
+impl From<NetName> for vk_vm::NetMode {
+    fn from(name: NetName) -> Self {
+        match name {
+            NetName::None => Self::None,
+            NetName::Switch => Self::Switch,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]

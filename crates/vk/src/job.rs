@@ -88,6 +88,9 @@ pub(crate) struct RunArguments {
     /// Seconds that the guest may take to boot.
     #[arg(long, default_value_t = 120)]
     boot_limit: u64,
+    /// The guest's network: none, or a switch with a way out.
+    #[arg(long, default_value = "none")]
+    net: crate::guest::NetName,
     /// Run without confinement, where this host does not allow it.
     #[arg(long)]
     unconfined: bool,

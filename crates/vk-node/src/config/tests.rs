@@ -14,13 +14,14 @@ fn every_key_has_a_default() {
     assert_eq!(config.vm.sizes, Sizes::default());
     assert_eq!(config.schedule.wait_timeout, Duration::from_secs(600));
     assert!(config.labels.is_empty() && config.schedule.disk_admission);
+    assert_eq!(config.vm.network, Network::None);
     assert!(config.schedule.max_concurrency.is_none() && config.schedule.mem_mib.is_none());
 }
 
 #[test]
 fn keys_are_read_and_paths_are_the_files_own() {
     let config = parse(
-        "state_dir = \"state\"\n[node]\nlabels = [\"fast\"]\n[net]\nmode = \"none\"\n\
+        "state_dir = \"state\"\n[node]\nlabels = [\"fast\"]\n[net]\nmode = \"switch\"\n\
          [executor]\nimage = \"debian\"\n[executor.vm]\ncpus = 2\nmem = \"1G\"\nmax_mem = \"2G\"\n\
          bundle = \"/boot/vk\"\n[executor.schedule]\nmem_budget = \"8G\"\ndisk_budget = \"100G\"\n\
          max_concurrency = 3\n",
@@ -35,6 +36,7 @@ fn keys_are_read_and_paths_are_the_files_own() {
         max_mem_mib: 2048,
     };
     assert_eq!(config.vm.sizes, sizes);
+    assert_eq!(config.vm.network, Network::Switch);
     assert_eq!(config.schedule.mem_mib, Some(8192));
     assert_eq!(config.schedule.disk_bytes, Some(100 << 30));
     assert_eq!(config.schedule.max_concurrency, Some(3));
@@ -107,7 +109,7 @@ fn what_cannot_be_is_refused_by_name() {
     for (text, says) in [
         ("state = 1", "line 1"),
         ("[executor.vm]\n\nmemory = 3", "line 3"),
-        ("[net]\nmode = \"switch\"", "net.mode"),
+        ("[net]\nmode = \"host\"", "net.mode"),
         ("[executor.vm]\nmem = \"0\"", "no size"),
         ("[executor.vm]\nmem = \"64M\"", "128M"),
         ("[executor.vm]\ncpus = 0", "executor.vm.cpus"),

@@ -90,6 +90,7 @@ async fn prepare(arguments: &BootArguments, directory: &Path) -> anyhow::Result<
             kvm.accelerator()
         }
     };
+    settings.network = arguments.net.into();
     Ok(Qemu::prepare(settings).await?)
 }
 

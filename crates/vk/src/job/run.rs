@@ -121,6 +121,10 @@ async fn vmm(arguments: &RunArguments, state: &Path) -> anyhow::Result<Arc<dyn V
     };
     #[cfg(feature = "process-vmm")]
     if let Some(agent) = &arguments.process_vmm {
+        anyhow::ensure!(
+            vk_vm::NetMode::from(arguments.net) == vk_vm::NetMode::None,
+            "--net switch is for VMs, and --process-vmm runs the job without one"
+        );
         use vk_vm::process::{ProcessSettings, ProcessVmm, allowed_by_environment};
         let settings = ProcessSettings {
             agent: std::path::absolute(agent)?,
@@ -150,6 +154,7 @@ async fn vmm(arguments: &RunArguments, state: &Path) -> anyhow::Result<Arc<dyn V
             kvm.accelerator()
         }
     };
+    settings.network = arguments.net.into();
     Ok(Arc::new(Qemu::prepare(settings).await?))
 }
 

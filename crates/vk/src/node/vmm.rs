@@ -5,25 +5,28 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use vk_node::config::Config;
+use vk_node::config::{Config, Network};
 use vk_vm::accelerator::{PROBE_LIMIT, probe};
 use vk_vm::bundle::find;
 use vk_vm::confine::{Confinement, Walls};
 use vk_vm::qemu::{Qemu, QemuSettings};
-use vk_vm::{Accelerator, Vmm};
+use vk_vm::{Accelerator, NetMode, Vmm};
 
 use super::caches::CacheSettings;
 
 /// What the daemon leaves for its job processes: the configuration they were started under, without
 /// secrets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct JobSettings {
+pub(crate) struct JobSettings {
     pub(super) state_dir: PathBuf,
     pub(super) image: Option<String>,
     pub(super) insecure_registries: Vec<String>,
     pub(super) boot_timeout_secs: u64,
     #[serde(default)]
     pub(super) caches: CacheSettings,
+    /// Left out by a daemon of before there were networks.
+    #[serde(default)]
+    network: NetMode,
     bundle: Option<PathBuf>,
     unconfined: bool,
     process_agent: Option<PathBuf>,
@@ -31,13 +34,17 @@ pub(super) struct JobSettings {
 
 impl JobSettings {
     /// As configured; `state_dir` as it was opened.
-    pub(super) fn of(config: &Config, state_dir: &Path) -> JobSettings {
+    pub(crate) fn of(config: &Config, state_dir: &Path) -> JobSettings {
         JobSettings {
             state_dir: state_dir.to_owned(),
             image: config.image.clone(),
             insecure_registries: config.insecure_registries.clone(),
             boot_timeout_secs: config.vm.boot_timeout.as_secs(),
             caches: CacheSettings::of(config),
+            network: match config.vm.network {
+                Network::None => NetMode::None,
+                Network::Switch => NetMode::Switch,
+            },
             bundle: config.vm.bundle.clone(),
             unconfined: config.vm.unconfined,
             process_agent: config.vm.process_agent.clone(),
@@ -46,7 +53,7 @@ impl JobSettings {
 
     /// Makes ready to start VMs. What is found out about KVM is remembered in the state directory,
     /// so that the daemon's start asks and its jobs do not.
-    pub(super) async fn vmm(&self) -> anyhow::Result<Arc<dyn Vmm>> {
+    pub(crate) async fn vmm(&self) -> anyhow::Result<Arc<dyn Vmm>> {
         let walls = if self.unconfined {
             Walls::Off
         } else {
@@ -57,6 +64,11 @@ impl JobSettings {
             ..Confinement::default()
         };
         if let Some(agent) = &self.process_agent {
+            anyhow::ensure!(
+                self.network == NetMode::None,
+                "net.mode = \"switch\" is for VMs, and executor.vm.process_agent runs jobs without: \
+                 leave one of them out"
+            );
             return self.process_vmm(agent, confinement);
         }
         let bundle = match &self.bundle {
@@ -73,6 +85,7 @@ impl JobSettings {
             tracing::warn!("{warning}");
         }
         settings.accelerator = kvm.accelerator();
+        settings.network = self.network;
         Ok(Arc::new(Qemu::prepare(settings).await?))
     }
 
