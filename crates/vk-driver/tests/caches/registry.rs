@@ -84,14 +84,19 @@ impl Drop for Registry {
 }
 
 fn program() -> Option<PathBuf> {
+    let root = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from);
+    let staged = root.iter().map(|root| root.join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/usr/sbin"].map(PathBuf::from);
-    let mut places = std::env::split_paths(&path).chain(usual);
+    let mut places = staged.chain(std::env::split_paths(&path)).chain(usual);
     let found = places.find_map(|dir| Some(dir.join("docker-registry")).filter(|at| at.exists()));
     assert!(
-        found.is_some() || std::env::var_os("VK_TEST_ROOT").is_none(),
+        found.is_some() || root.is_none(),
         "docker-registry is missing: apt-get install docker-registry"
     );
+    if found.is_none() {
+        println!("skipped: no docker-registry here");
+    }
     found
 }
 
