@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use vk_hub_proto::client::JobState;
+use vk_hub_proto::node_session::NodeState;
 
 use crate::admin::{GitLab, JobRow, NodeRow, PendingRow, RelayRow, Status};
 use crate::http::TurnedAway;
@@ -53,16 +54,18 @@ pub(crate) fn nodes(rows: &[NodeRow]) -> std::io::Result<()> {
         "MEMORY MiB",
     ];
     let cells = rows.iter().map(|row| {
-        let state = match (row.connected, row.takes_work) {
-            (false, _) => "away",
-            (true, true) => "ready",
-            (true, false) => "takes no work",
+        let state = match (row.connected, row.takes_work, row.state) {
+            (false, ..) => "away".to_owned(),
+            (true, true, _) => "ready".to_owned(),
+            // A ready node that takes none was told to, or has a runner of its own.
+            (true, false, None | Some(NodeState::Ready)) => "takes no work".to_owned(),
+            (true, false, Some(state)) => word(&state),
         };
         let pools: Vec<&str> = row.pools.iter().map(vk_hub_proto::Name::as_str).collect();
         vec![
             row.node.to_string(),
             row.hostname.clone(),
-            state.to_owned(),
+            state,
             pools.join(","),
             row.placed.to_string(),
             or_dash(row.cap),

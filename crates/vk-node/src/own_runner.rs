@@ -58,6 +58,12 @@ impl Places {
     }
 }
 
+/// As [`found`] on this host, for whoever asks before a node runs.
+#[must_use]
+pub fn of_host(config: &Config) -> Option<String> {
+    found(config, &Places::of_host())
+}
+
 /// What keeps this host from taking the hub's jobs, in words for its operators; none where the
 /// configuration says that nothing does, or nothing was found.
 pub(crate) fn found(config: &Config, places: &Places) -> Option<String> {

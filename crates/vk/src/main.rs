@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod guest;
 mod image;
 mod job;
@@ -23,6 +24,8 @@ struct Arguments {
 /// One variant, and one file beside this one, a group of commands.
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Can this host run jobs? Tries it, and says what to do where not.
+    Check(check::Arguments),
     /// The guests' boot bundle: pack it, boot it once.
     Guest(guest::Arguments),
     /// The images that jobs run in: import, list, pull, remove.
@@ -35,6 +38,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Check(arguments) => check::run(arguments),
         Command::Guest(arguments) => guest::run(arguments),
         Command::Image(arguments) => image::run(arguments),
         Command::Job(arguments) => job::run(arguments),

@@ -16,8 +16,9 @@ mod caches;
 mod drain;
 mod driver;
 mod run;
+mod service;
 mod show;
-mod vmm;
+pub(crate) mod vmm;
 
 /// The exit code where another process has the state directory.
 const LOCKED: u8 = 75;
@@ -49,6 +50,8 @@ enum Command {
     Drain(DrainArguments),
     /// Take work again.
     Undrain(Place),
+    /// This node under systemd: install its unit, or remove it.
+    Service(service::Arguments),
     /// One job's process.
     #[command(hide = true)]
     Job {
@@ -141,6 +144,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             drain::drain(&state, arguments.wait).await
         }),
         Command::Undrain(place) => run_async(async move { drain::undrain(&place.state()?).await }),
+        Command::Service(arguments) => run_async(service::run(arguments)),
         Command::Job { dir } => run::job(&dir),
     };
     match done {

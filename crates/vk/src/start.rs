@@ -19,7 +19,11 @@ pub(crate) const VERSION: &str = if cfg!(feature = "process-vmm") {
 
 /// Begins the log, at `VK_LOG` or warnings, on stderr.
 pub(crate) fn log() {
-    let filter = EnvFilter::try_from_env("VK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    log_at("warn");
+}
+
+fn log_at(level: &str) {
+    let filter = EnvFilter::try_from_env("VK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -30,6 +34,18 @@ pub(crate) fn log() {
 /// Runs an async command. Only data goes to stdout.
 pub(crate) fn run_async<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     log();
+    block_on(command)
+}
+
+/// The same, of a command whose own words say what warnings would.
+pub(crate) fn run_async_quiet<T>(
+    command: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    log_at("error");
+    block_on(command)
+}
+
+fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

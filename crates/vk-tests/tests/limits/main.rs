@@ -15,6 +15,7 @@
 mod cancel;
 mod fleet;
 mod full;
+mod host;
 mod lab;
 mod malformed;
 #[path = "../fleet/program.rs"]

@@ -1,0 +1,246 @@
+//! `vk node service …`: the node under systemd.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use vk_node::admin::{self, CallError};
+use vk_node::state_dir::StateDir;
+
+use super::show::line;
+
+/// The unit as packages bring it.
+const UNIT: &str = include_str!("../../../../packaging/vk-node.service");
+/// Its name.
+const NAME: &str = "vk-node.service";
+
+const EXAMPLES: &str = "Examples:
+  sudo useradd --system --home-dir /var/lib/vk --shell /usr/sbin/nologin vk
+  sudo vk node service install --user vk
+  vk node service install --user vk --print    # only show the unit";
+
+/// Arguments of `vk node service`.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Write the unit, enable it and start the node. Jobs outlive the node's restarts.
+    #[command(after_help = EXAMPLES)]
+    Install(Install),
+    /// Stop the node and remove its unit; its state stays. Refused while jobs are here.
+    Uninstall(Uninstall),
+}
+
+#[derive(Debug, Args)]
+struct Install {
+    /// The user that the node runs as, never root; it must be there.
+    #[arg(long, default_value = "vk")]
+    user: String,
+    /// Enable it without starting it.
+    #[arg(long)]
+    no_start: bool,
+    /// Seconds that a stop may take before the node is killed; jobs go on either way.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u32).range(5..=3600))]
+    stop_timeout: u32,
+    /// Print the unit, and change nothing.
+    #[arg(long)]
+    print: bool,
+    #[command(flatten)]
+    place: Systemd,
+}
+
+#[derive(Debug, Args)]
+struct Uninstall {
+    /// Also while jobs are here: they run to their end, and nobody tells the hub.
+    #[arg(long)]
+    force: bool,
+    /// The node's state directory, to look for jobs in.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/vk")]
+    state_dir: PathBuf,
+    #[command(flatten)]
+    place: Systemd,
+}
+
+#[derive(Debug, Args)]
+struct Systemd {
+    /// Where units lie.
+    #[arg(long, value_name = "DIR", default_value = "/etc/systemd/system")]
+    unit_dir: PathBuf,
+}
+
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    match arguments.command {
+        Action::Install(install) => install.run(),
+        Action::Uninstall(uninstall) => uninstall.run().await,
+    }
+}
+
+impl Install {
+    fn run(&self) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let unit = unit(&program, &self.user, self.stop_timeout)?;
+        if self.print {
+            return line(format_args!("{}", unit.trim_end()));
+        }
+        self.check_user()?;
+        let file = self.place.file();
+        write_whole(&file, &unit)?;
+        systemctl(&["daemon-reload"])?;
+        let enable: &[&str] = match self.no_start {
+            true => &["enable", NAME],
+            false => &["enable", "--now", NAME],
+        };
+        systemctl(enable)?;
+        let what = if self.no_start { "enabled" } else { "started" };
+        line(format_args!("{} is {what}: {}", NAME, file.display()))
+    }
+
+    /// A unit of a user that is not there fails only once it is started.
+    fn check_user(&self) -> anyhow::Result<()> {
+        let path = "/etc/passwd";
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        let known = |line: &str| line.split(':').next() == Some(&self.user);
+        // Users of directories are in no file: systemd finds them.
+        let asked = || Command::new("id").arg("--").arg(&self.user).output();
+        if text.lines().any(known) || asked().is_ok_and(|id| id.status.success()) {
+            return Ok(());
+        }
+        bail!(
+            "there is no user {}: make it with `useradd --system --home-dir /var/lib/vk --shell \
+             /usr/sbin/nologin {}`, or name another with --user",
+            self.user,
+            self.user
+        )
+    }
+}
+
+impl Uninstall {
+    async fn run(&self) -> anyhow::Result<()> {
+        let file = self.place.file();
+        if !file.exists() {
+            bail!("{} is not there: nothing is installed", file.display());
+        }
+        if !self.force {
+            self.refuse_jobs().await?;
+        }
+        systemctl(&["disable", "--now", NAME])?;
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        systemctl(&["daemon-reload"])?;
+        line(format_args!(
+            "{NAME} is gone; {} stays",
+            self.state_dir.display()
+        ))
+    }
+
+    async fn refuse_jobs(&self) -> anyhow::Result<()> {
+        if !self.state_dir.exists() {
+            return Ok(());
+        }
+        let state = StateDir::open(&self.state_dir)?;
+        let jobs = match admin::status(&state).await {
+            Ok(status) => status.jobs,
+            Err(CallError::NotRunning { .. }) => state.jobs_on_disk()?.len(),
+            Err(error) => return Err(error.into()),
+        };
+        if jobs > 0 {
+            bail!(
+                "{jobs} jobs are here: wait for them with `vk node drain --wait`, or give --force"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Systemd {
+    fn file(&self) -> PathBuf {
+        self.unit_dir.join(NAME)
+    }
+}
+
+/// The unit for a program and a user.
+fn unit(program: &Path, user: &str, stop_secs: u32) -> anyhow::Result<String> {
+    let plain = |text: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+        !text.is_empty() && text.chars().all(fits)
+    };
+    let path = program.to_str().filter(|path| plain(path));
+    let path = path.with_context(|| {
+        let shown = program.display();
+        format!("{shown} cannot stand in a unit: put vk where its path has plain letters only")
+    })?;
+    if !plain(user) {
+        bail!("{user:?} is no user's name");
+    }
+    if user == "root" {
+        bail!("a node never runs as root: make a user of its own, and name it with --user");
+    }
+    Ok(UNIT
+        .replace("ExecStart=/usr/bin/vk ", &format!("ExecStart={path} "))
+        .replace("User=vk\n", &format!("User={user}\n"))
+        .replace(
+            "TimeoutStopSec=30\n",
+            &format!("TimeoutStopSec={stop_secs}\n"),
+        ))
+}
+
+fn write_whole(file: &Path, text: &str) -> anyhow::Result<()> {
+    let new = file.with_extension("service.new");
+    let written = fs::File::create(&new).and_then(|mut to| {
+        to.write_all(text.as_bytes())?;
+        to.sync_all()
+    });
+    written
+        .and_then(|()| fs::rename(&new, file))
+        .with_context(|| format!("cannot write {}: are you root?", file.display()))
+}
+
+fn systemctl(arguments: &[&str]) -> anyhow::Result<()> {
+    let said = || format!("systemctl {}", arguments.join(" "));
+    let ran = Command::new("systemctl")
+        .args(arguments)
+        .output()
+        .with_context(|| format!("cannot run {}: is systemd on this host?", said()))?;
+    if !ran.status.success() {
+        let why = String::from_utf8_lossy(&ran.stderr);
+        bail!("{} ended with {}: {}", said(), ran.status, why.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_has_its_user_and_program_and_lets_jobs_outlive_it() {
+        let made = unit(Path::new("/opt/vk/bin/vk"), "ci", 90).unwrap();
+        for line in [
+            "ExecStart=/opt/vk/bin/vk node run",
+            "User=ci",
+            "TimeoutStopSec=90",
+            "KillMode=process",
+            "RestartPreventExitStatus=75",
+        ] {
+            assert!(made.lines().any(|one| one == line), "{line}: {made}");
+        }
+        assert_eq!(made.lines().count(), UNIT.lines().count());
+    }
+
+    #[test]
+    fn what_would_make_another_unit_is_refused() {
+        let of = |path: &str, user: &str| unit(Path::new(path), user, 30);
+        assert!(of("/opt/v k", "vk").is_err());
+        assert!(of("/opt/vk", "vk\nExecStartPre=/bin/x").is_err());
+        assert!(of("/opt/vk", "").is_err());
+        let root = of("/opt/vk", "root").unwrap_err().to_string();
+        assert!(root.contains("never runs as root"), "{root}");
+    }
+}
