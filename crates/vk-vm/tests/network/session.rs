@@ -139,13 +139,18 @@ async fn reach(root: &Path, directory: &Path, world: &World) {
 
 /// What the guest gets from there, or "denied".
 async fn fetch(vm: &Vm, address: &str, port: u16) -> String {
+    fetch_within(vm, address, port, 30).await
+}
+
+/// As [`fetch`], with so many seconds to connect.
+async fn fetch_within(vm: &Vm, address: &str, port: u16, secs: u32) -> String {
     // A name is looked up apart: the static busybox knows no name service but its own nslookup.
     let script = format!(
         r#"to={address}
           case $to in *[!0-9a-f:.]*)
               to=$(nslookup -type=a $to | sed -n '/^Name:/,$s/^Address: *//p') ;;
           esac
-          timeout 20 nc -w 5 $to {port} -e sh -c \
+          timeout 45 nc -w {secs} $to {port} -e sh -c \
               'printf "GET / HTTP/1.0\r\n\r\n"; exec cat >&2' 2>&1"#
     );
     let (_, said) = run(vm, &script).await;
@@ -160,7 +165,7 @@ async fn fetch(vm: &Vm, address: &str, port: u16) -> String {
 /// As [`fetch`]; reached is also what a server of the host noticed.
 async fn denied(vm: &Vm, world: &World, address: &str, port: u16) -> String {
     let before = world.taken.load(Ordering::SeqCst);
-    let answer = fetch(vm, address, port).await;
+    let answer = fetch_within(vm, address, port, 5).await;
     match world.taken.load(Ordering::SeqCst) {
         now if now == before => answer,
         _ => format!("noticed; the guest got {answer}"),
@@ -170,7 +175,7 @@ async fn denied(vm: &Vm, world: &World, address: &str, port: u16) -> String {
 /// A question by TCP: the guest's busybox asks by UDP alone, so its bytes are sent as they are.
 async fn by_tcp(vm: &Vm) -> String {
     let question = r"\0\036\022\064\001\0\0\001\0\0\0\0\0\0\004long\007example\0\0\001\0\001";
-    let script = format!("printf '{question}' | nc -w 5 198.18.254.1 53 | od -An -tu1");
+    let script = format!("printf '{question}' | nc -w 30 198.18.254.1 53 | od -An -tu1");
     let (_, said) = run(vm, &script).await;
     let bytes: Vec<&str> = said.split_whitespace().collect();
     if bytes.ends_with(&["203", "0", "113", "9"]) {
