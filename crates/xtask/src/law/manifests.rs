@@ -12,10 +12,14 @@ use crate::source;
 use crate::workspace::{Metadata, Package, Target};
 
 /// Crates that need `unsafe`, and what for. Each keeps it in its module `sys`.
-const UNSAFE: [(&str, &str); 2] = [
+const UNSAFE: [(&str, &str); 3] = [
     (
         "vk-agent",
         "an init forks and execs, and dials a vsock address that std does not know",
+    ),
+    (
+        "vk-net",
+        "the request that makes a tap, and a network namespace for one thread",
     ),
     (
         "vk-vm",
