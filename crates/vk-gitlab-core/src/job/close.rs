@@ -136,12 +136,7 @@ impl Job {
                 step.effect(Effect::Note(Note::Settled));
                 self.remove(step);
             }
-            Err(failure)
-                if failure.code == Some(ErrorCode::NotFound)
-                    || self.view.is_shut_out(now, &failure) =>
-            {
-                self.remove(step);
-            }
+            Err(failure) if failure.code == Some(ErrorCode::NotFound) => self.remove(step),
             Err(failure) => {
                 if failure.code == Some(ErrorCode::Conflict) {
                     // Not finished: it is stopped and followed once more (API-63).

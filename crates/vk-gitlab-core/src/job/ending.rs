@@ -1,7 +1,5 @@
 //! How a job ended, in GitLab's words, and what the trace says where no node says it.
 
-use std::time::Duration;
-
 use vk_hub_proto::client::ErrorCode;
 use vk_hub_proto::job::{FailureClass, JobResult, JobSpec, gitlab_failure_reason};
 use vk_hub_proto::limit::SPEC_BYTES;
@@ -51,21 +49,6 @@ pub(super) fn by_result(result: &JobResult, taken: &Taken, at: u64) -> Ended {
 /// The hub has no such job any more.
 pub(super) fn lost_by_hub(taken: &Taken, at: u64) -> Ended {
     let line = system_failure("the fleet hub has no record of the job any more");
-    failed(FailureClass::Lost, taken, vec![line], at)
-}
-
-/// The hub refuses this daemon, and nobody hears of the job any more (AUTH-05).
-pub(super) fn shut_out(
-    said: &str,
-    hub_url: &str,
-    after: Duration,
-    (taken, at): (&Taken, u64),
-) -> Ended {
-    let line = system_failure(&format!(
-        "the fleet hub {hub_url} has refused this runner for {} min, and the job cannot be followed: {}",
-        after.as_secs() / 60,
-        quoted(said)
-    ));
     failed(FailureClass::Lost, taken, vec![line], at)
 }
 

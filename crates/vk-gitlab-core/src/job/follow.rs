@@ -14,9 +14,6 @@ use crate::HubFailure;
 
 /// Views that bring nothing new are not asked for closer together than this.
 const APART: Duration = Duration::from_secs(1);
-/// A hub that refuses this daemon for so long has removed it: an operator who sets a clock right needs
-/// less, and GitLab is to hear of the job's end before its own patience ends.
-pub(super) const SHUT_OUT: Duration = Duration::from_secs(15 * 60);
 
 /// What the hub said of the job in this life.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +26,8 @@ pub(super) struct View {
     pub(super) cancel: Option<CancelMode>,
     /// How it ended, once it is finished.
     result: Option<JobResult>,
-    /// The hub has no such job any more, or nobody here can ask it.
+    /// The hub has no such job any more.
     gone: bool,
-    /// Since when the hub refuses whatever is asked of it.
-    refused_since: Option<Now>,
-    /// What it says, once that counts as for good.
-    shut_out: Option<String>,
 }
 
 impl View {
@@ -46,28 +39,7 @@ impl View {
             cancel: None,
             result: None,
             gone: false,
-            refused_since: None,
-            shut_out: None,
         }
-    }
-
-    /// The hub takes what is asked of it.
-    pub(super) const fn heard(&mut self) {
-        self.refused_since = None;
-    }
-
-    /// Whether a failure is one of a hub that has refused this daemon for so long that it was removed
-    /// there, and not only its clock off (AUTH-05, AUTH-06): nobody hears of the job any more.
-    pub(super) fn is_shut_out(&mut self, now: Now, failure: &HubFailure) -> bool {
-        if failure.code != Some(ErrorCode::Unauthorized) {
-            return false;
-        }
-        let since = *self.refused_since.get_or_insert(now);
-        let shut_out = now.since(since) >= SHUT_OUT;
-        if shut_out && self.shut_out.is_none() {
-            self.shut_out = Some(failure.message.clone());
-        }
-        shut_out
     }
 
     /// Whether a node accepted the job (GL-14).
@@ -129,7 +101,6 @@ impl Job {
         };
         match answer {
             Ok(view) => {
-                self.view.heard();
                 let news = self.view.revision != Some(view.revision);
                 let next = if news { now } else { sent.after(APART) };
                 self.view.call.succeed(next);
@@ -138,10 +109,6 @@ impl Job {
             Err(failure) if failure.code == Some(ErrorCode::NotFound) => {
                 self.view.forgotten();
                 step.effect(Effect::Note(Note::LostByHub));
-            }
-            Err(failure) if self.view.is_shut_out(now, &failure) => {
-                self.view.forgotten();
-                self.note_hub("view", failure, step);
             }
             Err(failure) => {
                 self.view.call.fail(now, &failure, &mut self.spread);
@@ -186,12 +153,7 @@ impl Job {
             _ if stopped => ending::stopped(&job.taken, at),
             Some(_) if self.view.accepted && !job.committed => return,
             Some(result) => ending::by_result(result, &job.taken, at),
-            None => match &self.view.shut_out {
-                Some(said) => {
-                    ending::shut_out(said, &self.config.hub_url, SHUT_OUT, (&job.taken, at))
-                }
-                None => ending::lost_by_hub(&job.taken, at),
-            },
+            None => ending::lost_by_hub(&job.taken, at),
         };
         self.end(now, ended, step);
     }

@@ -225,7 +225,6 @@ impl Job {
                 } else {
                     sent.after(APART)
                 };
-                self.view.heard();
                 self.trace.fetch.succeed(next);
                 self.trace.read = (read.len > 0).then_some((from, read.len));
                 if read.complete {
@@ -235,11 +234,8 @@ impl Job {
                     self.trace.whole = Some(read.total);
                 }
             }
-            Err(failure)
-                if failure.code == Some(ErrorCode::NotFound)
-                    || self.view.is_shut_out(now, &failure) =>
-            {
-                // Settled, forgotten or out of reach: what was read of it is all there will be.
+            Err(failure) if failure.code == Some(ErrorCode::NotFound) => {
+                // Settled or forgotten: what was read of it is all there will be.
                 let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
                 let end = self.trace.sum.offset.max(self.trace.gitlab);
                 self.trace.unknown |= end > self.trace.sum.offset;

@@ -148,7 +148,9 @@ impl Daemon {
             if self.is_done() {
                 return self.ended();
             }
-            let deadlines = [self.deadline(), self.give_up, self.write_due()];
+            // Once it is past, what is left comes as events.
+            let give_up = self.give_up.filter(|at| *at > Instant::now());
+            let deadlines = [self.deadline(), give_up, self.write_due()];
             let deadline = deadlines.into_iter().flatten().min();
             let sleep = async {
                 match deadline {

@@ -22,8 +22,6 @@ use crate::state::{Stored, replace};
 
 /// How long after a failed write a state file is tried again.
 const WRITE_AGAIN: Duration = Duration::from_secs(5);
-/// How long what would be learnt again waits for a write that is made anyway.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A state file that is to be written.
 struct File {
@@ -76,8 +74,9 @@ impl Daemon {
             return self.go_on_with(step);
         }
         if step.is_patient() {
-            let until = Instant::now() + PATIENCE;
-            self.patient_until.get_or_insert(until);
+            let until = Instant::now() + step.patience();
+            let before = self.patient_until.unwrap_or(until);
+            self.patient_until = Some(before.min(until));
         }
         self.gathering.push_back(step);
     }
@@ -110,7 +109,9 @@ impl Daemon {
         }
         let paced = self.pace.due();
         match self.patient_until {
-            Some(until) if self.gathering.iter().all(Step::is_patient) => Some(paced.max(until)),
+            Some(until) if !self.is_stopping() && self.gathering.iter().all(Step::is_patient) => {
+                Some(paced.max(until))
+            }
             _ => Some(paced),
         }
     }

@@ -1,5 +1,7 @@
 //! Steps of the cores on their way to the disk, and which waits for which.
 
+use std::time::Duration;
+
 use vk_gitlab_core::job;
 
 use super::daemon::Effect;
@@ -21,12 +23,14 @@ pub(super) struct Step {
 }
 
 /// Whether a daemon that died before this was kept learns it again, and nothing it did meanwhile was
-/// wrong: the hub answers a submission that is repeated with the job it has (STATE-05), GitLab takes
-/// `running` again, and says how far the trace is (STATE-04).
+/// wrong: the hub answers a submission that is repeated with the job it has (STATE-05), and GitLab
+/// says how far the trace is (STATE-04). That a job is committed is kept before any output of it goes
+/// to GitLab, and so is its submission with it: a daemon that died between the two, and whose hub is
+/// away or refuses it when it is back, would take output that GitLab has for its own closing lines.
 const fn is_learnt_again(record: &job::Record) -> bool {
     matches!(
         record,
-        job::Record::Submitted { .. } | job::Record::Committed | job::Record::Patched(_)
+        job::Record::Submitted { .. } | job::Record::Patched(_)
     )
 }
 
@@ -36,6 +40,16 @@ impl Step {
     pub(super) fn is_patient(&self) -> bool {
         let nothing_waits = self.effects.is_empty() && !self.records.is_empty();
         nothing_waits && self.records.iter().all(is_learnt_again)
+    }
+
+    /// How long it may wait for that: a submission no longer than it takes for the job's spec to be
+    /// dropped from the disk soon (STATE-18), how far a trace is until a restart would read much anew.
+    pub(super) fn patience(&self) -> Duration {
+        let patched = |record: &job::Record| matches!(record, job::Record::Patched(_));
+        match self.records.iter().all(patched) {
+            true => Duration::from_secs(5),
+            false => Duration::from_secs(1),
+        }
     }
 
     /// What is done and what is kept of it, where the one need not wait for the other.
@@ -121,14 +135,18 @@ mod tests {
 
     #[test]
     fn only_what_would_be_learnt_again_is_done_before_it_is_kept() {
-        let (effects, records) = step(Owner::Job(1), vec![job::Record::Committed]).split();
+        let submitted = job::Record::Submitted {
+            hub_job: vk_hub_proto::JobId::from_bytes([3; 16]),
+        };
+        let (effects, records) = step(Owner::Job(1), vec![submitted.clone()]).split();
         let effects = effects.expect("what is to be done");
         assert!(effects.kept.is_none() && effects.effects.len() == 1);
         assert!(records.is_patient() && records.kept.is_some());
         assert!(!effects.comes_after(&records));
         for strict in [
             removed(),
-            vec![job::Record::Committed, job::Record::Removed],
+            vec![job::Record::Committed],
+            vec![submitted, job::Record::Removed],
             vec![job::Record::Reported { delivered: true }],
         ] {
             let (effects, records) = step(Owner::Job(1), strict).split();

@@ -79,7 +79,13 @@ pub fn replace(files: &[(&Stored, &str)]) -> Result<(), (usize, StateError)> {
         let mut numbered = files.iter().enumerate();
         numbered.try_for_each(|(at, (stored, text))| act(stored, text).map_err(|error| (at, error)))
     };
-    each(&Stored::write_new)?;
+    if let Err(error) = each(&Stored::write_new) {
+        // None takes its place: what they have, tokens too, does not stay.
+        for (stored, _) in files {
+            let _ = fs::remove_file(stored.temporary());
+        }
+        return Err(error);
+    }
     each(&|stored, _| stored.take_its_place())?;
     match files.first() {
         Some((first, _)) => first.sync_directory().map_err(|error| (0, error)),

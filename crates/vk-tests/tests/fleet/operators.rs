@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
 use crate::fleet::{Fleet, Party, test_root};
 use crate::program::eventually;
@@ -85,8 +86,15 @@ fn sighup_brings_runners_and_takes_them_and_metrics_tell_of_it() {
         fleet.path("metrics").exists().then_some(())
     });
     assert!(look(&fleet, "/health").starts_with("HTTP/1.1 200 OK"));
-    let two = "[[runners]]\nname = \"two\"\ntoken_file = \"runner-token\"\n\
-               [runners.envelope]\nmem = \"512M\"\ncpus = 1\ndisk = \"1G\"\n";
+    let tokens = fleet.path("tokens");
+    fs::create_dir(&tokens).unwrap();
+    let add = json!({ "cmd": "add_runners", "count": 1, "tags": [], "token_dir": tokens });
+    let added = fleet.lab.ask(&add);
+    let token = added["runners"][0]["token_file"].as_str().unwrap();
+    let two = format!(
+        "[[runners]]\nname = \"two\"\ntoken_file = \"{token}\"\n\
+         [runners.envelope]\nmem = \"512M\"\ncpus = 1\ndisk = \"1G\"\n"
+    );
     configure(&mut fleet, &format!("{text}{two}"));
     says(&mut fleet, "runner added");
     configure(

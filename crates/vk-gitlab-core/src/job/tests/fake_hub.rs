@@ -31,10 +31,6 @@ pub(super) struct FakeHub {
     pub(super) result: Option<JobResult>,
     pub(super) settled: bool,
     pub(super) forgotten: bool,
-    /// The relay was removed: every call is refused.
-    pub(super) shut: bool,
-    /// Settles alone are refused so.
-    pub(super) fail_settles: bool,
     pub(super) starts: u32,
     pub(super) settles: u32,
     /// A cancel takes its time: the job ends when the test says so.
@@ -59,10 +55,6 @@ fn not_found() -> HubFailure {
     HubFailure::coded(ErrorCode::NotFound, 404, "no such job")
 }
 
-fn unknown() -> HubFailure {
-    HubFailure::coded(ErrorCode::Unauthorized, 401, "this relay is not known")
-}
-
 impl FakeHub {
     pub(super) fn fail(&mut self, failure: HubFailure) {
         self.faults.push_back(Fault::Fails(failure));
@@ -73,9 +65,6 @@ impl FakeHub {
         &mut self,
         serve: impl FnOnce(&mut FakeHub) -> Result<T, HubFailure>,
     ) -> Result<T, HubFailure> {
-        if self.shut {
-            return Err(unknown());
-        }
         match self.faults.pop_front() {
             Some(Fault::Fails(failure)) => Err(failure),
             Some(Fault::AnswerLost) => {
@@ -148,7 +137,7 @@ impl FakeHub {
         held_out: bool,
     ) -> Option<Result<JobView, HubFailure>> {
         let waits = after.is_some_and(|after| self.revision <= after);
-        let held = waits && !held_out && !self.forgotten && !self.shut && self.faults.is_empty();
+        let held = waits && !held_out && !self.forgotten && self.faults.is_empty();
         (!held).then(|| self.call(|hub| hub.view_now()))
     }
 
@@ -161,7 +150,7 @@ impl FakeHub {
     ) -> Option<Result<(OutputRead, Vec<u8>), HubFailure>> {
         let total = self.output.len() as u64;
         let ended = self.state == Some(JobState::Finished);
-        let held = offset == total && !ended && !held_out && !self.forgotten && !self.shut;
+        let held = offset == total && !ended && !held_out && !self.forgotten;
         if held && self.faults.is_empty() {
             return None;
         }
@@ -199,9 +188,6 @@ impl FakeHub {
 
     pub(super) fn settle(&mut self) -> Result<(), HubFailure> {
         self.settles += 1;
-        if self.fail_settles {
-            return Err(unknown());
-        }
         self.call(|hub| {
             if hub.state != Some(JobState::Finished) {
                 return Err(HubFailure::coded(ErrorCode::Conflict, 409, "not finished"));
