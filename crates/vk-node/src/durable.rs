@@ -68,7 +68,10 @@ pub fn sync_dir(path: &Path) -> Result<(), FileError> {
 /// # Errors
 /// The disk failed.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let fresh = path.with_extension("new");
+    // Names that differ behind their last dot only have files of their own.
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
     let written = (|| {
         let mut file = OpenOptions::new()
             .write(true)

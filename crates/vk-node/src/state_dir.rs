@@ -64,6 +64,21 @@ impl StateDir {
         Ok(StateDir { root, node })
     }
 
+    /// The one that is there, for whoever only looks: nothing is made, and no mode is changed.
+    ///
+    /// # Errors
+    /// It is not there, or holds something else.
+    pub fn look(root: &Path) -> Result<StateDir, StateDirError> {
+        let root = fs::canonicalize(root).map_err(FileError::of("find", root))?;
+        let node = root.join("node");
+        let of = fs::symlink_metadata(&node).map_err(FileError::of("look at", &node))?;
+        if !of.is_dir() {
+            let error = std::io::Error::from(std::io::ErrorKind::NotADirectory);
+            return Err(FileError::of("look into", &node)(error).into());
+        }
+        Ok(StateDir { root, node })
+    }
+
     /// Takes it for this process alone.
     ///
     /// # Errors

@@ -21,6 +21,9 @@ pub(super) async fn settings(url: &str, own: &Credential) -> Result<Vec<(String,
     }
     let (host, port) = host_and_port(url).ok_or_else(|| format!("{url:?} names no host"))?;
     let addresses = resolve(&host, port).await?;
+    if let Some(address) = addresses.iter().find(|address| is_no_servers(**address)) {
+        return Err(format!("{host} is {address}, where no repository is"));
+    }
     let refused = addresses.iter().find(|address| is_of_this_host(**address));
     if let Some(address) = refused {
         // A trial has its GitLab on its own machine, and everything else there, too.
@@ -65,6 +68,20 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
     }
 }
 
+/// Whether an address is of a link, or one at which clouds tell their machines who they are: never
+/// one of a server, wherever the job's own is.
+fn is_no_servers(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let clouds = [[100, 100, 100, 200], [168, 63, 129, 16]];
+            v4.is_link_local() || clouds.contains(&v4.octets())
+        }
+        IpAddr::V6(v6) => {
+            v6.is_unicast_link_local() || v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
+        }
+    }
+}
+
 /// Whether an address is this host's, or one that means its own link.
 fn is_of_this_host(address: IpAddr) -> bool {
     let address = address.to_canonical();
@@ -85,6 +102,23 @@ fn is_of_this_host(address: IpAddr) -> bool {
 mod tests {
     use super::*;
     use vk_hub_proto::Secret;
+
+    #[test]
+    fn addresses_of_links_and_of_clouds_metadata_are_no_servers() {
+        for never in [
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "fe80::1",
+            "100.100.100.200",
+            "168.63.129.16",
+            "fd00:ec2::254",
+        ] {
+            assert!(is_no_servers(never.parse().unwrap()), "{never}");
+        }
+        for server in ["127.0.0.1", "192.0.2.1", "2001:db8::1"] {
+            assert!(!is_no_servers(server.parse().unwrap()), "{server}");
+        }
+    }
 
     #[test]
     fn addresses_of_the_host_and_its_link_are_known() {
@@ -126,13 +160,26 @@ mod tests {
         let token = Secret::from("t");
         let url = "https://192.0.2.10/g/p.git";
         let own = Credential::new(dir.path().join("c"), url, &token, None).unwrap();
-        for bad in [
-            "http://127.0.0.1:8080/x.git",
-            "http://169.254.169.254/latest",
+        for (bad, why) in [
+            ("http://127.0.0.1:8080/x.git", "do not come from there"),
+            ("http://169.254.169.254/latest", "where no repository is"),
         ] {
             let refused = settings(bad, &own).await.unwrap_err();
-            assert!(refused.contains("do not come from there"), "{refused}");
+            assert!(refused.contains(why), "{refused}");
         }
+        // A trial's GitLab is on the node; the clouds' own addresses are no part of the trial.
+        let trial = dir.path().join("d");
+        let trial = Credential::new(trial, "http://127.0.0.1:8080/g/p.git", &token, None).unwrap();
+        assert!(
+            settings("http://127.0.0.1:8081/x.git", &trial)
+                .await
+                .is_ok()
+        );
+        assert!(
+            settings("http://169.254.169.254/latest", &trial)
+                .await
+                .is_err()
+        );
         let fine = settings("http://198.51.100.9/x.git", &own).await.unwrap();
         let has = |name: &str, value: &str| fine.contains(&(name.to_owned(), value.to_owned()));
         assert!(has("credential.helper", "") && has("http.followRedirects", "false"));

@@ -108,8 +108,12 @@ impl Lfs<'_> {
         })
     }
 
+    /// Each server's objects apart: that one server lets a job have an object says nothing of what
+    /// another's is.
     fn stored(&self, oid: &str) -> PathBuf {
-        self.store.join(oid.get(..2).unwrap_or_default()).join(oid)
+        let server = vk_oci::Digest::of(self.credential.origin().as_bytes()).hex();
+        let server = self.store.join(server.get(..32).unwrap_or_default());
+        server.join(oid.get(..2).unwrap_or_default()).join(oid)
     }
 
     /// The job's filter finds what its token was good for, and nothing else.

@@ -17,11 +17,11 @@ use crate::job::Job;
 /// The registry as it is for this job now; else why there is none.
 fn store(job: &Job) -> Result<Store, String> {
     let caches = &job.context.caches;
-    let protected = {
-        let shared = job.shared();
-        let variable = shared.variables.content("CI_COMMIT_REF_PROTECTED");
-        is_protected(job.spec().sources.protected, variable)
-    };
+    // Of GitLab's own variables, which stand first: a job that sets one of that name claims nothing.
+    let mut variables = job.spec().variables.iter();
+    let variable = variables.find(|variable| variable.key == "CI_COMMIT_REF_PROTECTED");
+    let variable = variable.map(|variable| variable.value.expose());
+    let protected = is_protected(job.spec().sources.protected, variable);
     let place = Place::of(caches, job.spec(), protected, Instant::now());
     let place = place.map_err(|skip| skip.to_string())?;
     let store = Store::open(place, caches, job.caching.request_timeout);

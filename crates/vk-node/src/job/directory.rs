@@ -169,7 +169,7 @@ impl JobDir {
     /// # Errors
     /// The disk failed.
     pub fn drop_secrets(&self) -> Result<(), FileError> {
-        for name in ["start.json", "start.new"] {
+        for name in ["start.json", "start.json.new"] {
             remove_file(&self.file(name))?;
         }
         Ok(())

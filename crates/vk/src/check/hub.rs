@@ -21,17 +21,21 @@ const APART: Duration = Duration::from_secs(5);
 
 const JOIN: &str = "vk-hub token create | vk node join https://HUB:8443 --token -";
 
+fn is_there(config: &Config) -> bool {
+    config.state_dir.join("node").exists()
+}
+
 /// The state directory, which a check does not make.
 fn state(config: &Config) -> Result<StateDir, Found> {
-    if !config.state_dir.exists() {
+    if !is_there(config) {
         return Err(Found::skipped("this host has not joined a hub"));
     }
-    StateDir::open(&config.state_dir)
+    StateDir::look(&config.state_dir)
         .map_err(|error| Found::fail(chain(error), "see the check of the disk"))
 }
 
 fn enrolment(config: &Config) -> Result<Option<Enrolment<NodeId>>, Found> {
-    if !config.state_dir.exists() {
+    if !is_there(config) {
         return Ok(None);
     }
     let loaded = state(config)?.enrolment().load::<NodeId>();

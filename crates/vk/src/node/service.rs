@@ -18,7 +18,9 @@ const UNIT: &str = include_str!("../../../../packaging/vk-node.service");
 const NAME: &str = "vk-node.service";
 
 const EXAMPLES: &str = "Examples:
-  sudo useradd --system --home-dir /var/lib/vk --shell /usr/sbin/nologin vk
+  sudo useradd --system --home-dir /var/lib/vk --shell /usr/sbin/nologin --groups kvm vk
+  sudo install --directory --mode 0700 --owner vk --group vk /var/lib/vk
+  vk-hub token create | sudo -u vk vk node join https://hub.example.com:8443 --token -
   sudo vk node service install --user vk
   vk node service install --user vk --print    # only show the unit";
 
@@ -115,7 +117,7 @@ impl Install {
         }
         bail!(
             "there is no user {}: make it with `useradd --system --home-dir /var/lib/vk --shell \
-             /usr/sbin/nologin {}`, or name another with --user",
+             /usr/sbin/nologin --groups kvm {}`, or name another with --user",
             self.user,
             self.user
         )
@@ -141,10 +143,10 @@ impl Uninstall {
     }
 
     async fn refuse_jobs(&self) -> anyhow::Result<()> {
-        if !self.state_dir.exists() {
+        if !self.state_dir.join("node").exists() {
             return Ok(());
         }
-        let state = StateDir::open(&self.state_dir)?;
+        let state = StateDir::look(&self.state_dir)?;
         let jobs = match admin::status(&state).await {
             Ok(status) => status.jobs,
             Err(CallError::NotRunning { .. }) => state.jobs_on_disk()?.len(),
@@ -176,6 +178,14 @@ fn unit(program: &Path, user: &str, stop_secs: u32) -> anyhow::Result<String> {
         let shown = program.display();
         format!("{shown} cannot stand in a unit: put vk where its path has plain letters only")
     })?;
+    if ["/home/", "/root/", "/run/user/", "/tmp/"]
+        .iter()
+        .any(|hidden| path.starts_with(hidden))
+    {
+        bail!(
+            "{path} is hidden from services: put vk where all may read it, such as /usr/local/bin"
+        );
+    }
     if !plain(user) {
         bail!("{user:?} is no user's name");
     }
@@ -238,6 +248,7 @@ mod tests {
     fn what_would_make_another_unit_is_refused() {
         let of = |path: &str, user: &str| unit(Path::new(path), user, 30);
         assert!(of("/opt/v k", "vk").is_err());
+        assert!(of("/home/ci/bin/vk", "vk").is_err());
         assert!(of("/opt/vk", "vk\nExecStartPre=/bin/x").is_err());
         assert!(of("/opt/vk", "").is_err());
         let root = of("/opt/vk", "root").unwrap_err().to_string();
