@@ -178,10 +178,10 @@ fn unit(program: &Path, user: &str, stop_secs: u32) -> anyhow::Result<String> {
         let shown = program.display();
         format!("{shown} cannot stand in a unit: put vk where its path has plain letters only")
     })?;
-    if ["/home/", "/root/", "/run/user/", "/tmp/"]
-        .iter()
-        .any(|hidden| path.starts_with(hidden))
-    {
+    let first = program.components().nth(1);
+    let first = first.and_then(|first| first.as_os_str().to_str());
+    // ProtectHome, and what a reboot empties.
+    if first.is_some_and(|first| ["home", "root", "run", "tmp"].contains(&first)) {
         bail!(
             "{path} is hidden from services: put vk where all may read it, such as /usr/local/bin"
         );
