@@ -149,7 +149,7 @@ fn too_large(cap: u64) -> (ArtifactState, StageEnd) {
 }
 
 /// A text with its variables; as it is, with a warning, where a shell would run something.
-fn word(job: &Job, text: &str, what: &str) -> String {
+pub(super) fn word(job: &Job, text: &str, what: &str) -> String {
     let expanded = {
         let shared = job.shared();
         let image = shared.guest_env.as_deref();

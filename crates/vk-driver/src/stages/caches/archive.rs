@@ -6,14 +6,13 @@ use vk_guest_proto::{TarOut, TransferEnd};
 use vk_hub_proto::job::{CachePolicy, CacheSpec, When};
 use vk_vm::channel::GuestError;
 
-use super::super::upload::notes;
+use super::super::upload::{notes, word};
 use super::super::with_causes;
 use super::{is_of_files, limits};
 use crate::cache::{Kept, LayerError, PIPE, Packed, Saved, Store, Waiting, pack, words};
 use crate::job::Job;
 use crate::script::{notice, warning};
 use crate::transfer_log::Level;
-use crate::variables::expand_word;
 
 /// Saves each cache that this end of the script wants (CACHE-20). Nothing that goes wrong fails the
 /// job (CACHE-19).
@@ -97,7 +96,10 @@ async fn save(job: &Job, cache: &CacheSpec, store: &Store, layer: &Path) -> Resu
 /// Makes a cache's layer of the tree as the job left it.
 async fn make(job: &Job, cache: &CacheSpec, layer: &Path) -> Result<(TransferEnd, Packed), String> {
     let guest = job.guest().map_err(|_| "the VM is gone".to_owned())?;
-    let paths = cache.paths.iter().map(|path| word(job, path).into_bytes());
+    let paths = cache
+        .paths
+        .iter()
+        .map(|path| word(job, path, "path").into_bytes());
     let request = TarOut {
         root: job.place.project_dir.clone().into_bytes(),
         paths: paths.collect(),
@@ -131,22 +133,4 @@ fn both<T>(
         (_, Err(error)) => Err(with_causes(&error)),
         (Err(error), Ok(_)) => Err(with_causes(&error)),
     }
-}
-
-/// A path with its variables; as it is, with a warning, where a shell would run something.
-fn word(job: &Job, text: &str) -> String {
-    let expanded = {
-        let shared = job.shared();
-        let image = shared.guest_env.as_deref();
-        expand_word(text, &|name: &str| {
-            let of_job = shared.variables.seen(name);
-            let of_image = || image.and_then(|image| image.variable(name));
-            of_job.or_else(of_image).unwrap_or_default()
-        })
-    };
-    expanded.unwrap_or_else(|error| {
-        let line = format!("invalid path: {error}");
-        job.output.log(Level::Warning, &line, &[]);
-        text.to_owned()
-    })
 }
