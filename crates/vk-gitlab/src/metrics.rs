@@ -25,7 +25,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::state::Written;
 
-pub use serve::{Listen, ListenError, serve};
+pub use serve::serve;
+pub use vk_exporter::{Listen, ListenError};
 
 /// Projects named at most; those that come later are `other`.
 const PROJECTS: usize = 200;

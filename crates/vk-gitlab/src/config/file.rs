@@ -30,8 +30,6 @@ const LARGEST: u64 = 1 << 50;
 const OUTPUT_LIMIT: u64 = 63 * MIB;
 /// The largest certificate or key file: a bundle of all public CAs has less than 1 MiB.
 const LARGEST_PEM: u64 = 8 * MIB;
-/// The longest name of a Unix socket, with `unix:` before it.
-const LONGEST_SOCKET: usize = "unix:".len() + 107;
 
 /// The system ID's file (GL-67).
 const SYSTEM_ID: &str = ".vk-gitlab-system-id";
@@ -114,9 +112,6 @@ fn metrics(file: &Table<'_>) -> Result<Option<Metrics>, ConfigError> {
         let why = "it is missing: name an address, or take [metrics] away";
         return Err(table.error("listen", why));
     };
-    if listen.starts_with("unix:") && listen.len() > LONGEST_SOCKET {
-        return Err(table.error("listen", "a Unix socket's path has at most 107 bytes"));
-    }
     let listen = listen
         .parse()
         .map_err(|error: ListenError| table.error("listen", error.to_string()))?;

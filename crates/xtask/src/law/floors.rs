@@ -6,7 +6,7 @@ use super::Breach;
 use crate::workspace::{Metadata, Package};
 
 /// Each crate's floor. Crates of later work stand here before they exist.
-const FLOORS: [(&str, u8); 27] = [
+const FLOORS: [(&str, u8); 28] = [
     ("vk-step", 0),
     ("vk-hub-proto", 0),
     ("vk-guest-proto", 0),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u8); 27] = [
     ("vk-net", 1),
     ("vk-kill", 1),
     ("vk-ci-config", 1),
+    ("vk-exporter", 1),
     ("vk-vm", 2),
     ("vk-image", 2),
     ("vk-hub-client", 2),
