@@ -190,12 +190,31 @@ pub struct JobState {
     pub guest: Option<GuestSize>,
     /// From the VMM's start to the agent's hello, once it was heard, in milliseconds.
     pub boot_ms: Option<u64>,
+    /// What was counted of the job.
+    pub counts: Counts,
     /// The VMM's name and what it runs on (`qemu`, `KVM`), once it runs.
     pub vmm: Option<(String, String)>,
     /// Bytes in `output`: all of them final, none of them synced before the result is there.
     pub output_len: u64,
     /// The result, after `result.json` and `output` are durable.
     pub result: Option<JobResult>,
+}
+
+/// What is counted of a job, for its node's operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// VMs that booted.
+    pub boots: u32,
+    /// Caches that were there and are in the tree.
+    pub cache_hits: u32,
+    /// Caches of whose key nothing is saved.
+    pub cache_misses: u32,
+    /// Caches that the registry failed or refused, or that are broken.
+    pub cache_errors: u32,
+    /// Images pulled.
+    pub pulls: u32,
+    /// Images that could not be had.
+    pub pulls_failed: u32,
 }
 
 /// Tells how a job stands.

@@ -15,7 +15,7 @@ use vk_vm::channel::Guest;
 use vk_vm::usage::HostUsage;
 
 use crate::cache::{CacheSettings, Restored};
-use crate::context::{JobContext, StateSender};
+use crate::context::{Counts, JobContext, StateSender};
 use crate::error::DriverError;
 use crate::guest_env::GuestEnv;
 use crate::output::Output;
@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) lease: Option<Lease>,
     /// The checkout that goes on while the VM boots.
     pub(crate) sourcing: Option<Sourcing>,
+    /// What came of it.
+    pub(crate) sourced: Option<Arc<Sourced>>,
     /// The sources are in the guest.
     pub(crate) mounted: bool,
     pub(crate) outcomes: Vec<ArtifactOutcome>,
@@ -161,6 +163,7 @@ impl Job {
             guest_env: None,
             lease: None,
             sourcing: None,
+            sourced: None,
             mounted: false,
             outcomes: Vec::new(),
             restored: Restored::new(),
@@ -221,6 +224,11 @@ impl Job {
     /// Whether the guest is no machine but a process, whose disks are directories.
     pub(crate) fn is_process(&self) -> bool {
         self.context.vmm.accelerator() == vk_vm::Accelerator::Host
+    }
+
+    /// Counts something.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
+        self.state.send_modify(|state| change(&mut state.counts));
     }
 
     /// What is being done, for display.

@@ -27,8 +27,8 @@ mod tree;
 mod variables;
 
 pub use context::{
-    ARTIFACT_CAP, ArtifactsAt, CACHE_CAP, CacheGrant, Caches, Control, Images, JobContext, JobDirs,
-    JobPlan, JobState, NodeName, StateSender,
+    ARTIFACT_CAP, ArtifactsAt, CACHE_CAP, CacheGrant, Caches, Control, Counts, Images, JobContext,
+    JobDirs, JobPlan, JobState, NodeName, StateSender,
 };
 pub use error::DriverError;
 pub use run::run;

@@ -11,7 +11,7 @@ use crate::Config;
 use crate::io::{Effect, Input, JobEvent, Record, Standing, Status};
 use crate::jobs::Job;
 use crate::leases::Lease;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Room};
 use crate::remembered::Remembered;
 use crate::session::Session;
 use crate::slots::Slots;
@@ -120,6 +120,18 @@ impl NodeCore {
             budget_mib: self.ledger.budgets().mem_mib,
             running: u32::try_from(running).unwrap_or(u32::MAX),
             waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The ledger in full, for operators.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        Room {
+            budgets: self.ledger.budgets(),
+            granted: self.ledger.granted(),
+            asked: self.ledger.asked(),
+            reservations: self.ledger.reservations(),
+            waiting: self.ledger.counts().1,
         }
     }
 

@@ -72,6 +72,21 @@ impl From<Resource> for RefusalReason {
     }
 }
 
+/// The ledger in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// What may be granted in all.
+    pub budgets: Budgets,
+    /// What is granted, to reservations and jobs.
+    pub granted: Amount,
+    /// What they asked for: more than granted where a job waits for the rest.
+    pub asked: Amount,
+    /// Reservations that are no jobs yet.
+    pub reservations: usize,
+    /// Jobs that wait for more.
+    pub waiting: usize,
+}
+
 /// What is held by a reservation or a job: what it has and what it asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -110,6 +125,18 @@ impl Ledger {
     /// What is granted, reservations included (ADM-09).
     pub(crate) fn granted(&self) -> Amount {
         self.granted
+    }
+
+    /// What reservations and jobs asked for, what they wait for included.
+    pub(crate) fn asked(&self) -> Amount {
+        let jobs = self.jobs.values().map(|entry| entry.asked);
+        let all = self.reservations.values().copied().chain(jobs);
+        all.fold(Amount::default(), Amount::plus)
+    }
+
+    /// Reservations that are no jobs yet.
+    pub(crate) fn reservations(&self) -> usize {
+        self.reservations.len()
     }
 
     /// Reservations and jobs that have something, and jobs among them that wait for more.

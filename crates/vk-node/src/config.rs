@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use vk_exporter::Listen;
 use vk_hub_proto::Name;
 use vk_hub_proto::hex::Hex;
 use vk_hub_proto::limit::INVENTORY_LIST;
@@ -41,6 +42,8 @@ pub struct Config {
     pub vm: Vm,
     /// What may be granted.
     pub schedule: Schedule,
+    /// Where metrics are served, if anywhere.
+    pub metrics: Option<Listen>,
     /// SHA-256 of the file, in hexadecimal digits.
     pub hash: String,
 }
@@ -137,6 +140,13 @@ struct File {
     net: NetTable,
     registry: RegistryTable,
     executor: ExecutorTable,
+    metrics: Option<MetricsTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsTable {
+    listen: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -269,6 +279,9 @@ impl Config {
         }
         let registry =
             registry(&file.registry, absolute).map_err(|(key, must)| wrong(key, &must))?;
+        let listen = |table: &MetricsTable| table.listen.parse::<Listen>();
+        let metrics = file.metrics.as_ref().map(listen).transpose();
+        let metrics = metrics.map_err(|error| wrong("metrics.listen", &error.to_string()))?;
         Ok(Config {
             file: base.map(|_| path.to_owned()),
             state_dir: file
@@ -288,6 +301,7 @@ impl Config {
                 unconfined: file.executor.vm.unconfined,
             },
             schedule,
+            metrics,
             hash: hash(text),
         })
     }

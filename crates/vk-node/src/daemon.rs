@@ -7,6 +7,7 @@ mod operate;
 mod sweep;
 mod top;
 
+pub(crate) use actor::Message;
 pub use top::{DaemonError, Setup, run};
 
 /// How many jobs these records know a directory of.

@@ -37,7 +37,7 @@ fn load1_hundredths(text: &str) -> Option<u32> {
         .checked_add(hundredths)
 }
 
-fn free(path: &Path) -> Option<StorageFree> {
+pub(crate) fn free(path: &Path) -> Option<StorageFree> {
     let of = rustix::fs::statvfs(path).ok()?;
     Some(StorageFree {
         role: StorageRole::Jobs,

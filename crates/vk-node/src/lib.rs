@@ -15,6 +15,7 @@ mod host;
 pub mod job;
 pub mod join;
 pub mod journal;
+mod metrics;
 pub mod own_runner;
 pub mod past_runs;
 mod session;

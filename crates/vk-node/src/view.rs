@@ -179,6 +179,20 @@ impl Views {
         all.cloned().collect()
     }
 
+    /// How many jobs are accepted, running and finished.
+    pub(crate) fn by_state(&self) -> [u64; 3] {
+        let of = |state| {
+            let is = |view: &&JobView| view.state == state;
+            u64::try_from(self.present.values().filter(is).count()).unwrap_or(u64::MAX)
+        };
+        [JobState::Accepted, JobState::Running, JobState::Finished].map(of)
+    }
+
+    /// The jobs there are, not those of the past.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.present.keys().copied()
+    }
+
     /// How many jobs there are.
     pub(crate) fn present(&self) -> usize {
         self.present.len()

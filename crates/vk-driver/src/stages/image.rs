@@ -57,7 +57,13 @@ pub(super) async fn resolve(job: &Job) -> Result<Lease, StageEnd> {
     let outcome = puller
         .get(&choice.reference, &choice.policies, &progress)
         .await;
-    let outcome = outcome.map_err(|error| pull_failed(&error))?;
+    let outcome = outcome.map_err(|error| {
+        job.count(|counts| counts.pulls_failed += 1);
+        pull_failed(&error)
+    })?;
+    if outcome.fetched {
+        job.count(|counts| counts.pulls += 1);
+    }
     let digest = outcome.lease.record().digest.to_string();
     let how = if outcome.fetched {
         "pulled"

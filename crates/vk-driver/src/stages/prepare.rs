@@ -42,15 +42,20 @@ pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
         path,
         writable,
     };
+    let mut disks = vec![
+        disk(IMAGE, image_disk, false),
+        disk(SCRATCH, scratch, true),
+        disk(sources::DISK, job.file(sources::DISK), false),
+    ];
+    let base = job.file(sources::BASE);
+    if base.exists() {
+        disks.push(disk(sources::BASE, base, false));
+    }
     let machine = Machine {
         directory: job.file(&format!("vm-{attempt}")),
         cpus: job.context.plan.cpus,
         memory: job.context.plan.mem_mib << 20,
-        disks: vec![
-            disk(IMAGE, image_disk, false),
-            disk(SCRATCH, scratch, true),
-            disk(sources::DISK, job.file(sources::DISK), false),
-        ],
+        disks,
         boot_limit: job.context.boot_limit,
     };
     job.activity(Some("booting"));
@@ -135,6 +140,7 @@ fn booted(job: &Job, vm: &Vm) {
             cpus: plan.cpus,
             mem_mib: plan.mem_mib,
         });
+        state.counts.boots += 1;
         state.boot_ms = u64::try_from(boot.to_hello.as_millis()).ok();
         state.vmm = Some((boot.vmm.to_owned(), boot.accelerator.to_string()));
     });

@@ -58,6 +58,7 @@ fn a_job_that_needs_more_waits_and_nothing_new_overtakes_it() {
     let mut ledger = ledger(10);
     ledger.enter(job(1), amount(6), amount(6));
     ledger.enter(job(2), amount(2), amount(5));
+    assert_eq!((ledger.granted(), ledger.asked()), (amount(8), amount(11)));
     ledger.enter(job(3), amount(1), amount(2));
     assert!(ledger.waits(job(2)) && ledger.waits(job(3)));
     assert_eq!(ledger.counts(), (1, 2));

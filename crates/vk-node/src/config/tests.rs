@@ -43,6 +43,19 @@ fn keys_are_read_and_paths_are_the_files_own() {
     assert_eq!(config.image.as_deref(), Some("debian"));
 }
 
+#[test]
+fn metrics_are_served_where_that_is_asked_for_and_to_this_host_alone() {
+    assert_eq!(parse("").unwrap().metrics, None);
+    let unix = parse("[metrics]\nlisten = \"unix:/run/vk/metrics\"\n").unwrap();
+    assert_eq!(unix.metrics, Some(Listen::Unix("/run/vk/metrics".into())));
+    let open = parse("[metrics]\nlisten = \"0.0.0.0:9253\"\n").unwrap_err();
+    assert!(
+        open.contains(":2: metrics.listen: ") && open.contains("loopback"),
+        "{open}"
+    );
+    assert!(parse("[metrics]\n").unwrap_err().contains("listen"));
+}
+
 /// CFG-11
 #[test]
 fn what_a_host_says_of_itself_is_read() {

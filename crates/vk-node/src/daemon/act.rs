@@ -61,6 +61,7 @@ impl Actor {
                 self.send(session, |outbox| outbox.message(report));
             }
             Effect::Send { session, message } => {
+                self.parts.metrics.says(&message);
                 self.send(session, |outbox| outbox.message(NodeMessage::Job(*message)));
             }
             Effect::SendOutput {
@@ -68,7 +69,10 @@ impl Actor {
                 job,
                 offset,
                 len,
-            } => self.send(session, |outbox| outbox.output(job, offset, len)),
+            } => {
+                self.parts.metrics.sends(len);
+                self.send(session, |outbox| outbox.output(job, offset, len));
+            }
             Effect::SendAck {
                 session,
                 id,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use vk_hub_proto::JobId;
 use vk_hub_proto::dispatch::HubJobMessage;
@@ -22,6 +22,7 @@ use super::operate::{Answer, Reply, Waiting};
 use crate::admin::Call;
 use crate::job::attend::{News, Orders};
 use crate::job::spawn::JobProgram;
+use crate::metrics::{Metrics, Snapshot, Tally};
 use crate::past_runs::PastRuns;
 use crate::session::{Outbox, Told, chain};
 use crate::state_dir::StateDir;
@@ -43,6 +44,8 @@ pub(crate) enum Message {
     OwnRunner(Option<String>),
     /// An operator's call.
     Call(Call, Reply),
+    /// How the node stands, for metrics.
+    Look(oneshot::Sender<Snapshot>),
     /// End, once what was begun is durable.
     Stop,
 }
@@ -63,6 +66,7 @@ pub(crate) struct Parts {
     pub(crate) admission: watch::Sender<Admission>,
     /// Version, node and hub, for status.
     pub(crate) who: (String, String, String),
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A step that waits for the disk.
@@ -102,6 +106,7 @@ pub(crate) struct Actor {
     pub(crate) session: Option<(u64, Arc<Outbox>)>,
     pub(crate) jobs: BTreeMap<JobId, Attended>,
     pub(crate) views: Views,
+    pub(crate) tally: Tally,
     gathering: VecDeque<Step>,
     writing: Writing,
     mend_at: Option<Instant>,
@@ -136,6 +141,8 @@ impl Actor {
         let origin = Instant::now();
         let mut views = Views::open(history);
         views.records(&records);
+        let mut tally = Tally::new(Arc::clone(&parts.metrics));
+        views.ids().for_each(|job| tally.earlier(job));
         let (core, effects) = NodeCore::open(parts.core.clone(), now(origin), records)?;
         let mut actor = Actor {
             core,
@@ -146,6 +153,7 @@ impl Actor {
             session: None,
             jobs: BTreeMap::new(),
             views,
+            tally,
             gathering: VecDeque::new(),
             writing: Writing::Idle,
             mend_at: None,
@@ -202,12 +210,15 @@ impl Actor {
             Message::Budgets(budgets) => self.input(Input::Budgets(budgets)),
             Message::OwnRunner(found) => self.input(Input::OwnRunner(found)),
             Message::Call(call, reply) => self.call(call, reply),
+            // A looker that left needs no answer.
+            Message::Look(reply) => drop(reply.send(self.snapshot())),
             Message::Stop => self.stopping = true,
         }
     }
 
     fn news(&mut self, job: JobId, news: News) {
         if let Some(progress) = news.progress {
+            self.tally.progress(job, &progress);
             self.views.progress(job, progress);
         }
         for event in news.events {
@@ -223,6 +234,7 @@ impl Actor {
                 outbox,
             } => {
                 self.session = Some((session, outbox));
+                self.parts.metrics.session();
                 self.input(Input::SessionOpened { session, version });
             }
             Told::Closed { session } => {
@@ -311,6 +323,7 @@ impl Actor {
             return;
         }
         self.views.records(&records);
+        self.tally.records(&records);
         // The message of a start that was not taken goes no further.
         let taken = |file: &StartFile| {
             let is = |record: &Record| matches!(record, Record::Started(of) if of.job == file.job);
@@ -333,6 +346,7 @@ impl Actor {
         answer: (Answer, Reply),
     ) {
         self.views.records(&records);
+        self.tally.records(&records);
         self.queue(Step {
             records,
             effects,

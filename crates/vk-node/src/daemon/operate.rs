@@ -10,6 +10,7 @@ use vk_node_core::Input;
 
 use super::actor::Actor;
 use crate::admin::Call;
+use crate::metrics::Snapshot;
 use crate::view::StatusView;
 
 /// How long a call waits for a change.
@@ -100,6 +101,17 @@ impl Actor {
     /// When the first of those has waited long enough.
     pub(crate) fn next_change(&self) -> Option<Instant> {
         self.changes.iter().map(|one| one.until).min()
+    }
+
+    /// How the node stands, for metrics.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            room: self.core.room(),
+            jobs: self.views.by_state(),
+            state: Some(self.core.state()),
+            connected: self.session.is_some(),
+            store_failed: self.core.status().store_failed,
+        }
     }
 
     fn stands(&self) -> Answer {

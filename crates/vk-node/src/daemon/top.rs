@@ -1,6 +1,7 @@
 //! The daemon from its start to its end.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,6 +23,7 @@ use crate::config::Config;
 use crate::host;
 use crate::job::spawn::JobProgram;
 use crate::journal::{Journal, JournalError};
+use crate::metrics::{self, Metrics};
 use crate::own_runner::{self, Places};
 use crate::past_runs::PastRuns;
 use crate::session::{Link, keep};
@@ -136,9 +138,15 @@ pub async fn run(setup: Setup) -> Result<(), DaemonError> {
         disk: Disk::start(journal, state.clone()).map_err(system("start the journal's thread"))?,
         told,
         admission,
+        metrics: Metrics::new(&who.0),
         who,
     };
+    let metrics = Arc::clone(&parts.metrics);
     let actor = Actor::open(parts, records, state.history(), (own.clone(), inbox))?;
+    if let Some(listen) = &config.metrics {
+        let served = metrics::serve(listen, metrics, state.clone(), own.clone()).await;
+        served.map_err(system("serve metrics where metrics.listen says"))?;
+    }
     let link = Link {
         dialer: enrolment.dialer()?,
         key: enrolment.key,

@@ -83,6 +83,12 @@ pub struct Progress {
     pub guest: Option<GuestSize>,
     /// From the VMM's start to the agent's hello, in milliseconds, once it was heard.
     pub boot_ms: Option<u64>,
+    /// How often one was heard: a job may have several VMs.
+    pub boots: u32,
+    /// What came of the caches it looked for.
+    pub caches: CacheCounts,
+    /// What came of pulling its image.
+    pub image_pulls: PullCounts,
     /// The VMM's name, once it runs.
     pub vmm: Option<String>,
     /// What the VM runs on, once it runs.
@@ -91,6 +97,28 @@ pub struct Progress {
     pub output_len: u64,
     /// How it ended, once output and result are durable.
     pub result: Option<JobResult>,
+}
+
+/// Caches that a job looked for, by what was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheCounts {
+    /// They were there and are in the tree.
+    pub hits: u32,
+    /// Nothing was saved for the key.
+    pub misses: u32,
+    /// The registry failed or refused, or what it has is broken.
+    pub errors: u32,
+}
+
+/// Images that a job had pulled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PullCounts {
+    /// They came.
+    pub done: u32,
+    /// They did not.
+    pub failed: u32,
 }
 
 /// Reads frames. A read that is dropped loses nothing.

@@ -16,6 +16,7 @@ mod jobs;
 mod join;
 #[cfg(feature = "kill-points")]
 mod kills;
+mod metrics;
 mod operate;
 mod scripted;
 mod session;

@@ -104,6 +104,8 @@ async fn run(
             "broken" => return Err("the scripted job is broken".into()),
             "boot" => progress.send_modify(|progress| {
                 progress.boot_ms = Some(41);
+                progress.boots += 1;
+                progress.caches.misses += 1;
                 progress.vmm = Some("scripted".to_owned());
                 progress.guest = Some(GuestSize {
                     cpus: 2,

@@ -12,7 +12,7 @@ use vk_hub_proto::job::JobResult;
 use vk_image::{PullPolicy, Rules, Store};
 use vk_kill::KillPoints;
 use vk_node::job::process::{Assignment, Order, RunError, Runner, Running};
-use vk_node::job::wire::Progress;
+use vk_node::job::wire::{CacheCounts, Progress, PullCounts};
 use vk_node_core::Stop;
 use vk_node_core::ledger::Resource;
 use vk_vm::Vmm;
@@ -147,6 +147,7 @@ async fn pass_states(mut states: watch::Receiver<JobState>, progress: watch::Sen
 }
 
 fn told_of(state: JobState) -> Progress {
+    let counts = state.counts;
     let (vmm, accelerator) = state.vmm.unzip();
     Progress {
         stage: state.stage,
@@ -154,6 +155,16 @@ fn told_of(state: JobState) -> Progress {
         activity: state.activity,
         guest: state.guest,
         boot_ms: state.boot_ms,
+        boots: counts.boots,
+        caches: CacheCounts {
+            hits: counts.cache_hits,
+            misses: counts.cache_misses,
+            errors: counts.cache_errors,
+        },
+        image_pulls: PullCounts {
+            done: counts.pulls,
+            failed: counts.pulls_failed,
+        },
         vmm,
         accelerator,
         output_len: state.output_len,

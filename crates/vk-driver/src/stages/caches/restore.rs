@@ -81,6 +81,7 @@ async fn one(job: &Job, cache: &CacheSpec, variable: Option<&str>) -> Result<(),
 /// Whether a key's cache is in the tree now.
 async fn attempt(job: &Job, store: &Store, key: &str) -> Result<bool, StageEnd> {
     let trouble = |why: &dyn std::error::Error| {
+        job.count(|counts| counts.cache_errors += 1);
         let line = format!("Cache error for {key}: {}", with_causes(why));
         job.output.log(Level::Warning, &line, &[]);
         Ok(false)
@@ -92,6 +93,7 @@ async fn attempt(job: &Job, store: &Store, key: &str) -> Result<bool, StageEnd> 
     let saved = match store.find(&at).await {
         Ok(Some(saved)) => saved,
         Ok(None) => {
+            job.count(|counts| counts.cache_misses += 1);
             let line = format!("Cache miss for {key}: nothing is saved for it");
             job.output.log(Level::Warning, &line, &[]);
             return Ok(false);
@@ -104,7 +106,14 @@ async fn attempt(job: &Job, store: &Store, key: &str) -> Result<bool, StageEnd> 
     let layer = job.file("cache.tar.zst");
     let fetched = store.fetch(&at, &saved, &layer).await;
     let ended = match fetched {
-        Ok(()) => extract(job, key, &layer).await.map(|()| true),
+        Ok(()) => {
+            let extracted = extract(job, key, &layer).await;
+            job.count(|counts| match &extracted {
+                Ok(()) => counts.cache_hits += 1,
+                Err(_) => counts.cache_errors += 1,
+            });
+            extracted.map(|()| true)
+        }
         Err(error) => trouble(&error),
     };
     // Whatever became of it, its bytes are not needed again.
