@@ -7,6 +7,7 @@ mod calls;
 mod daemon;
 mod effects;
 mod expiry;
+mod fetched;
 mod gitlab;
 mod hub;
 mod keep;
@@ -16,6 +17,8 @@ mod runner;
 mod snapshot;
 mod standing;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use daemon::{Daemon, Ended};
 pub use reload::{Settings, Word};

@@ -187,6 +187,16 @@ impl Job {
         });
     }
 
+    /// A patch did not go out after all; whether there was one.
+    pub(super) fn patch_taken_back(&mut self, call: CallId) -> bool {
+        let mut out = self.gitlab.out.iter();
+        let was = out.any(|(out, what)| *out == call && matches!(what, Call::Patch { .. }));
+        if was {
+            self.gitlab.out = None;
+        }
+        was
+    }
+
     /// Takes GitLab's answer to a PUT.
     pub(super) fn update_answered(
         &mut self,

@@ -67,6 +67,9 @@ pub enum Input {
         /// The checksum with the span's bytes added, where the effect gave one to start from.
         crc: Option<u32>,
     },
+    /// Answers [`Effect::Sum`] or [`Effect::Patch`]: the edge does not hold the bytes of the span. They
+    /// are read again.
+    NotHeld(CallId),
     /// Records of this core could not be written, and the effects that waited for them were
     /// dropped. Calls made earlier may still answer; their answers are not waited for.
     StoreFailed {
@@ -388,7 +391,8 @@ pub enum Effect {
         /// The CRC-32 of everything before them, where it is to be carried on.
         crc: Option<u32>,
     },
-    /// The job is over for GitLab: its slot is free. Said once a life.
+    /// The job is over for GitLab: its slot is free. Said once a life, and again after a write that
+    /// failed, which may have taken it away: it counts once.
     Over,
     /// The core is done, its record dropped: the edge drops the core.
     Removed,

@@ -32,7 +32,7 @@ pub struct Job {
     /// Done: the edge drops the core.
     removed: bool,
     pub(super) store: Store,
-    over_told: bool,
+    pub(super) over_told: bool,
     deadline: Option<Now>,
 }
 
@@ -167,6 +167,7 @@ impl Job {
             Input::PatchAnswer { call, answer, crc } => {
                 self.patch_answered(now, call, &answer, crc, step);
             }
+            Input::NotHeld(call) => self.not_held(now, call),
             Input::StoreFailed { why, kept } => self.store_failed(now, why, kept, step),
         }
     }

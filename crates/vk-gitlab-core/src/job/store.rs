@@ -78,8 +78,11 @@ impl Job {
         if let Some(job) = self.record.clone() {
             step.records.extend(job.records());
             self.resume(now, job, step);
+            // A step that was dropped may have been the one that said so.
+            self.over_told = false;
         } else if self.is_removed() {
             step.record(Record::Removed);
+            step.effect(Effect::Over);
             step.effect(Effect::Removed);
         }
         true

@@ -251,6 +251,19 @@ impl Job {
         }
     }
 
+    /// The edge does not hold what it was to sum or patch.
+    pub(super) fn not_held(&mut self, now: Now, call: CallId) {
+        let sums = self.trace.sum_call.is_some_and(|(out, _)| out == call);
+        if sums {
+            self.trace.sum_call = None;
+        }
+        if sums || self.patch_taken_back(call) {
+            self.trace.read = None;
+            self.trace.fetch.succeed(now.after(APART));
+            self.trace.patch_at = now.after(APART);
+        }
+    }
+
     /// Takes a checksum over bytes that GitLab had already.
     pub(super) fn summed(&mut self, now: Now, call: CallId, crc: u32, step: &mut Step) {
         let Some((_, len)) = self.trace.sum_call.filter(|(out, _)| *out == call) else {

@@ -1,6 +1,6 @@
 //! What comes back to the loop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vk_gitlab_core::HubFailure;
@@ -20,13 +20,20 @@ pub(super) enum Event {
     Fetched {
         key: u64,
         call: CallId,
-        offset: u64,
         answer: Result<(OutputRead, Arc<[u8]>), HubFailure>,
     },
     /// GitLab took a runner's token, and says this of it.
     Verified(Seat, Verified),
-    /// These runners' state files were written, or this one was not.
-    Written(Result<BTreeSet<usize>, (usize, String)>),
+    /// State files were written, or were not.
+    Written(Written),
     /// The time has come to write a runner's state file that could not be written.
     WriteAgain(usize),
+}
+
+/// What became of state files that were written together.
+pub(super) struct Written {
+    /// Whose they are.
+    pub(super) runners: BTreeSet<usize>,
+    /// Whose could not be written, and why.
+    pub(super) failed: BTreeMap<usize, String>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vk_gitlab_core::acquire;
-use vk_gitlab_core::job::{self, Job};
+use vk_gitlab_core::job::{self, Job, JobRecord};
 use vk_gitlab_core::slots::{RunnerIndex, Slots};
 use vk_gitlab_core::state_file::StateFile;
 use vk_hub_client::api::Client as HubClient;
@@ -16,6 +16,7 @@ use vk_kill::KillPoints;
 use vk_step::{Core as _, Now, OpenError};
 
 use super::calls::Event;
+use super::fetched::Fetched;
 use super::pace::Pace;
 use super::reload::{Settings, Word};
 use super::runner::{JobEdge, Prepared, RunnerEdge, Seat, runner_index};
@@ -24,6 +25,8 @@ use super::step::{Owner, Step};
 use crate::clock::unix_now;
 use crate::session::{Line, Told};
 
+/// How long the last writes of a daemon that is to end at once may take.
+const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Events taken in a row before state is written.
 const EVENTS: usize = 256;
 
@@ -57,6 +60,8 @@ pub struct Daemon {
     pub(super) shutdown_timeout: Duration,
     /// Until when running jobs are waited for, once the daemon was told to stop.
     give_up: Option<Instant>,
+    /// Only what has happened is kept any more: nothing is begun.
+    pub(super) ending: bool,
     pub(super) standing: Standing,
     told: mpsc::Receiver<Told>,
     inbox: mpsc::UnboundedReceiver<Event>,
@@ -99,6 +104,7 @@ impl Daemon {
             events,
             shutdown_timeout: settings.shutdown_timeout,
             give_up: None,
+            ending: false,
             standing: Standing::new(session.about, session.changed),
             told: session.told,
             inbox,
@@ -137,7 +143,8 @@ impl Daemon {
     }
 
     /// Runs until it is told to stop and the runners are drained: jobs that are left then are
-    /// waited for no longer than `shutdown_timeout` (GL-75). A second word to stop ends it at once.
+    /// waited for no longer than `shutdown_timeout` (GL-75). A second word to stop ends it as soon as
+    /// what has happened is kept.
     pub async fn run(mut self, mut words: mpsc::Receiver<Word>) -> Ended {
         for index in 0..self.runners.len() {
             self.begin(index);
@@ -167,7 +174,10 @@ impl Daemon {
                     // Who asked may have gone.
                     Some(Word::Tell(asks)) => drop(asks.send(self.snapshot())),
                     Some(Word::Stop) if !self.is_stopping() => self.stop(),
-                    Some(Word::Stop) | None => return self.ended(),
+                    Some(Word::Stop) | None => {
+                        self.keep_what_waits().await;
+                        return self.ended();
+                    }
                 },
             }
         }
@@ -220,6 +230,30 @@ impl Daemon {
             && self.writing.is_none()
             && self.gathering.is_empty()
             && (self.jobs.is_empty() || late)
+    }
+
+    /// Keeps what waits to be, without waiting for its pace: a job that GitLab handed over would have
+    /// nobody. Nothing more is begun meanwhile.
+    pub(super) async fn keep_what_waits(&mut self) {
+        let until = Instant::now() + LAST_WRITES;
+        self.take_waiting();
+        self.ending = true;
+        loop {
+            if self.writing.is_none() && !self.write_gathered() {
+                return;
+            }
+            match tokio::time::timeout_at(until, self.inbox.recv()).await {
+                Ok(Some(Event::Written(written))) => self.written(&written),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => {
+                    tracing::error!(
+                        secs = LAST_WRITES.as_secs(),
+                        "state that waited to be written could not be: it is lost"
+                    );
+                    return;
+                }
+            }
+        }
     }
 
     fn ended(&self) -> Ended {
@@ -292,9 +326,20 @@ impl Daemon {
         }
     }
 
+    /// What comes next.
+    #[cfg(test)]
+    pub(super) async fn event(&mut self) -> Option<Event> {
+        self.inbox.recv().await
+    }
+
     fn take_all(&mut self, event: Option<Event>) {
         let Some(event) = event else { return };
         self.take(event);
+        self.take_waiting();
+    }
+
+    /// Takes what has come.
+    fn take_waiting(&mut self) {
         for _ in 0..EVENTS {
             match self.inbox.try_recv() {
                 Ok(event) => self.take(event),
@@ -312,15 +357,10 @@ impl Daemon {
                 self.output_grew(key, &input);
                 self.job_input(key, input);
             }
-            Event::Fetched {
-                key,
-                call,
-                offset,
-                answer,
-            } => {
+            Event::Fetched { key, call, answer } => {
                 let answer = answer.map(|(read, bytes)| {
                     if let Some(job) = self.jobs.get_mut(&key) {
-                        job.fetched = (offset, bytes);
+                        job.fetched.brought(call, bytes);
                         job.output_len = job.output_len.max(read.total);
                     }
                     read
@@ -331,7 +371,7 @@ impl Daemon {
                 self.verified(seat, &verified);
             }
             Event::Acquire(..) | Event::Verified(..) => {}
-            Event::Written(written) => self.written(written),
+            Event::Written(written) => self.written(&written),
             Event::WriteAgain(index) => self.write_again(index),
         }
     }
@@ -358,13 +398,13 @@ impl Daemon {
         let kept = !records.is_empty();
         let (core, effects) = Job::open(config, self.now(), records)?;
         self.next_key += 1;
-        let fetched = (0, Arc::from([]));
         self.jobs.insert(
             key,
             JobEdge {
                 runner,
+                over: core.record().is_some_and(JobRecord::is_over),
                 core,
-                fetched,
+                fetched: Fetched::default(),
                 output_len: 0,
                 rendered: None,
                 kept,

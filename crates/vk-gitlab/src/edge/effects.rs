@@ -15,6 +15,7 @@ use vk_hub_proto::{JobId, RequestId, ReservationId, Secret};
 use super::calls::Event;
 use super::daemon::{Daemon, drawn};
 use super::expiry::Verified;
+use super::fetched::part;
 use super::runner::runner_index;
 use super::{gitlab, hub};
 use crate::log_lines;
@@ -304,10 +305,11 @@ impl Effects<'_> {
                 self.fetch(key, (call, hub_job), (offset, max_bytes), wait_secs);
             }
             job::Effect::Sum { call, span, crc } => {
-                if let Some(bytes) = self.span(key, span) {
-                    let crc = continued(crc, &bytes);
-                    self.0.job_input(key, job::Input::SumAnswer(call, crc));
-                }
+                let input = match self.span(key, span) {
+                    Some(bytes) => job::Input::SumAnswer(call, continued(crc, &bytes)),
+                    None => job::Input::NotHeld(call),
+                };
+                self.0.job_input(key, input);
             }
             job::Effect::Cancel {
                 call,
@@ -347,15 +349,22 @@ impl Effects<'_> {
             } => {
                 self.patch(key, call, (offset, span), crc);
             }
-            job::Effect::Over => {
-                if let Some(index) = self.0.jobs.get(&key).map(|job| job.runner) {
-                    self.0.acquire_input(index, acquire::Input::JobOver);
-                }
-            }
+            job::Effect::Over => self.over(key),
             job::Effect::Removed => {
                 self.0.jobs.remove(&key);
             }
             job::Effect::Note(note) => self.job_notes(key, &note),
+        }
+    }
+
+    /// A job's slot is free: once, although a core says so again where that could not be kept.
+    fn over(&mut self, key: u64) {
+        let Some(job) = self.0.jobs.get_mut(&key) else {
+            return;
+        };
+        let index = job.runner;
+        if !std::mem::replace(&mut job.over, true) {
+            self.0.acquire_input(index, acquire::Input::JobOver);
         }
     }
 
@@ -400,17 +409,13 @@ impl Effects<'_> {
         wait_secs: u32,
     ) {
         if let Some(job) = self.0.jobs.get_mut(&key) {
-            job.fetched = (offset, Arc::from([]));
+            job.fetched.asked(call, offset);
         }
         let client = self.hub();
         self.beside(async move {
             let read = client.output(hub_job, offset, wait_secs).await;
-            Event::Fetched {
-                key,
-                call,
-                offset,
-                answer: hub::output(read, max_bytes),
-            }
+            let answer = hub::output(read, max_bytes);
+            Event::Fetched { key, call, answer }
         });
     }
 
@@ -455,12 +460,12 @@ impl Effects<'_> {
         });
     }
 
-    fn patch(&self, key: u64, call: CallId, (offset, span): (u64, Span), crc: Option<u32>) {
+    fn patch(&mut self, key: u64, call: CallId, (offset, span): (u64, Span), crc: Option<u32>) {
         let Some((client, job, token, debug)) = self.target(key) else {
             return;
         };
         let Some(bytes) = self.span(key, span) else {
-            return;
+            return self.0.job_input(key, job::Input::NotHeld(call));
         };
         let crc = crc.map(|crc| continued(crc, &bytes));
         self.beside(async move {
@@ -477,18 +482,15 @@ impl Effects<'_> {
         }
         let edge = self.0.jobs.get(&key)?;
         let record = edge.core.record()?;
-        let (bytes, from) = match span {
-            Span::Preamble { from, .. } => (record.preamble().as_bytes(), from),
-            Span::Suffix { from, .. } => (record.suffix().as_bytes(), from),
-            Span::Output { from, .. } => (&edge.fetched.1[..], from.checked_sub(edge.fetched.0)?),
+        let part = match span {
+            Span::Preamble { from, len } => part(record.preamble().as_bytes(), from, len),
+            Span::Suffix { from, len } => part(record.suffix().as_bytes(), from, len),
+            Span::Output { from, len } => edge.fetched.part(from, len),
         };
-        let from = usize::try_from(from).ok()?;
-        let end = from.checked_add(usize::try_from(span.len()).ok()?)?;
-        let part = bytes.get(from..end);
         if part.is_none() {
             tracing::error!(
                 ?span,
-                "bytes of a trace are not held: a fault of this program"
+                "bytes of a trace are not held, and are read again: a fault of this program"
             );
         }
         part.map(<[u8]>::to_vec)

@@ -13,12 +13,12 @@ use vk_gitlab_core::state_file;
 use vk_hub_proto::RelayId;
 use vk_step::Variant as _;
 
-use super::calls::Event;
+use super::calls::{Event, Written};
 use super::daemon::{Daemon, Effect};
 use super::effects::Effects;
 use super::runner::{JobEdge, RunnerEdge};
-use super::step::Step;
-use crate::state::{Stored, replace};
+use super::step::{Owner, Step};
+use crate::state::{StateError, Stored, replace};
 
 /// How long after a failed write a state file is tried again.
 const WRITE_AGAIN: Duration = Duration::from_secs(5);
@@ -32,27 +32,40 @@ struct File {
 }
 
 impl File {
-    fn text(&self, relay: RelayId) -> Result<String, (usize, String)> {
+    fn text(&self, relay: RelayId) -> Result<String, String> {
         let jobs = self.jobs.iter().map(|job| &**job);
         let text = state_file::assemble(relay, jobs, &self.unknown);
-        text.map_err(|error| (self.index, chain(&error)))
+        text.map_err(|error| chain(&error))
     }
 }
 
-/// Writes files in one go; which runner's could not be written, and why.
-fn write_all(files: &[File], relay: RelayId) -> Result<(), (usize, String)> {
-    let texts: Vec<_> = files
+/// Writes files in one go; which runners' could not be written, and why: it is their own affair.
+fn write_all(files: &[File], relay: RelayId) -> BTreeMap<usize, String> {
+    let mut failed = BTreeMap::new();
+    let mut texts = Vec::new();
+    for file in files {
+        match file.text(relay) {
+            Ok(text) => texts.push((file, text)),
+            Err(why) => {
+                failed.insert(file.index, why);
+            }
+        }
+    }
+    let pairs: Vec<_> = texts
         .iter()
-        .map(|file| Ok((&file.stored, file.text(relay)?)))
-        .collect::<Result<_, _>>()?;
-    let texts: Vec<_> = texts
-        .iter()
-        .map(|(stored, text)| (*stored, text.as_str()))
+        .map(|(file, text)| (&file.stored, text.as_str()))
         .collect();
-    replace(&texts).map_err(|(at, error)| {
-        let index = files.get(at).map_or(0, |file| file.index);
-        (index, chain(&error))
-    })
+    match replace(&pairs) {
+        Ok(some) => {
+            let of_runner = |(at, error): (usize, StateError)| {
+                let (file, _) = texts.get(at)?;
+                Some((file.index, chain(&error)))
+            };
+            failed.extend(some.into_iter().filter_map(of_runner));
+        }
+        Err(error) => failed.extend(texts.iter().map(|(file, _)| (file.index, chain(&error)))),
+    }
+    failed
 }
 
 impl Daemon {
@@ -136,31 +149,44 @@ impl Daemon {
 
     /// Writes what was gathered, once that is due.
     pub(super) fn flush(&mut self) {
-        if self.write_due().is_none_or(|due| due > Instant::now()) {
-            return;
+        if self.write_due().is_some_and(|due| due <= Instant::now()) {
+            self.write_gathered();
         }
+    }
+
+    /// Writes what was gathered, where there is something.
+    pub(super) fn write_gathered(&mut self) -> bool {
         self.patient_until = None;
         let steps = std::mem::take(&mut self.gathering);
+        if steps.is_empty() {
+            return false;
+        }
         steps.iter().for_each(|step| self.boundary(step, false));
         let runners = steps.iter().filter_map(|step| step.kept);
         let runners: BTreeSet<usize> = runners.map(|(runner, _)| runner).collect();
         self.writing = Some(steps);
         self.write(runners);
+        true
     }
 
     fn write(&mut self, runners: BTreeSet<usize>) {
         self.pace.begins(Instant::now());
-        let rendered: Result<Vec<_>, (usize, String)> = runners
-            .iter()
-            .copied()
-            .filter_map(|index| Some((index, self.render(index)?)))
-            .map(|(index, rendered)| rendered.map_err(|why| (index, why)))
-            .collect();
+        let (mut files, mut unrendered) = (Vec::new(), BTreeMap::new());
+        for index in runners.iter().copied() {
+            match self.render(index) {
+                Some(Ok(file)) => files.push(file),
+                Some(Err(why)) => {
+                    unrendered.insert(index, why);
+                }
+                None => {}
+            }
+        }
         let (events, relay) = (self.events.clone(), self.relay);
         tokio::task::spawn_blocking(move || {
-            let written = rendered.and_then(|files| write_all(&files, relay));
+            let mut failed = write_all(&files, relay);
+            failed.append(&mut unrendered);
             // The loop ended meanwhile.
-            let _ = events.send(Event::Written(written.map(|()| runners)));
+            let _ = events.send(Event::Written(Written { runners, failed }));
         });
     }
 
@@ -178,26 +204,48 @@ impl Daemon {
         }))
     }
 
-    pub(super) fn written(&mut self, written: Result<BTreeSet<usize>, (usize, String)>) {
-        match written {
-            Ok(runners) => {
-                // One by one: what comes of a step waits for those of its core behind it.
-                while let Some(step) = self.writing.as_mut().and_then(VecDeque::pop_front) {
-                    self.boundary(&step, true);
-                    self.mark_kept(&step);
-                    self.release(step);
-                }
-                self.writing = None;
-                runners
-                    .into_iter()
-                    .for_each(|index| self.store_works(index));
-            }
-            Err((index, why)) => {
-                let steps = self.writing.take().unwrap_or_default();
-                self.store_failed(index, &why, steps);
+    /// Goes on with what waited for a write. Of jobs whose file could not be written nothing happens
+    /// that waited, and each is told; it is nothing to the jobs of other runners (STATE-22).
+    pub(super) fn written(&mut self, written: &Written) {
+        let Written { runners, failed } = written;
+        let lost = self.lost(failed);
+        for (key, why) in lost {
+            let kept = self.jobs.get(&key).is_some_and(|job| job.kept);
+            self.job_input(key, job::Input::StoreFailed { why, kept });
+        }
+        // One by one: what comes of a step waits for those of its core behind it.
+        while let Some(step) = self.writing.as_mut().and_then(VecDeque::pop_front) {
+            self.boundary(&step, true);
+            self.mark_kept(&step);
+            self.release(step);
+        }
+        self.writing = None;
+        for index in runners {
+            match failed.get(index) {
+                Some(why) => self.store_failed(*index, why),
+                None => self.store_works(*index),
             }
         }
         self.release_free();
+    }
+
+    /// Jobs with something to keep that could not be kept, and why. Their steps are taken away, those
+    /// too that were gathered meanwhile: each core says anew what it keeps and does.
+    fn lost(&mut self, failed: &BTreeMap<usize, String>) -> BTreeMap<u64, String> {
+        let Some(steps) = self.writing.as_mut().filter(|_| !failed.is_empty()) else {
+            return BTreeMap::new();
+        };
+        let kept = steps.iter().filter_map(|step| step.kept);
+        let lost: BTreeMap<u64, String> = kept
+            .filter_map(|(runner, key)| Some((key, failed.get(&runner)?.clone())))
+            .collect();
+        let stays = |step: &Step| match step.owner {
+            Owner::Job(key) => !lost.contains_key(&key),
+            Owner::Runner(_) => true,
+        };
+        steps.retain(stays);
+        self.gathering.retain(stays);
+        lost
     }
 
     fn mark_kept(&mut self, step: &Step) {
@@ -218,36 +266,19 @@ impl Daemon {
         }
     }
 
-    /// Nothing that waited for the write happens; each core is told (STATE-22).
-    fn store_failed(&mut self, index: usize, why: &str, steps: VecDeque<Step>) {
-        tracing::error!(why, "a state file could not be written");
-        let mut told = BTreeSet::new();
-        for step in steps {
-            match step.kept {
-                Some((_, key)) if told.insert(key) => {
-                    let kept = self.jobs.get(&key).is_some_and(|job| job.kept);
-                    self.job_input(
-                        key,
-                        job::Input::StoreFailed {
-                            why: why.to_owned(),
-                            kept,
-                        },
-                    );
-                }
-                Some(_) => {}
-                None => self.release(step),
-            }
-        }
-        if let Some(runner) = self.runners.get_mut(index) {
-            runner.store_failed = true;
-        }
-        self.write_again_later(index);
-        self.acquire_input(
-            index,
-            acquire::Input::StoreFailed {
-                why: why.to_owned(),
-            },
+    fn store_failed(&mut self, index: usize, why: &str) {
+        let Some(runner) = self.runners.get_mut(index) else {
+            return;
+        };
+        tracing::error!(
+            runner = runner.config.name,
+            why,
+            "a state file could not be written"
         );
+        runner.store_failed = true;
+        self.write_again_later(index);
+        let why = why.to_owned();
+        self.acquire_input(index, acquire::Input::StoreFailed { why });
     }
 
     /// A runner that takes no jobs, and has none, would never learn that it could be written again.
@@ -277,6 +308,9 @@ impl Daemon {
     }
 
     fn release(&mut self, step: Step) {
+        if self.ending {
+            return;
+        }
         let (acquire, of_job) = (self.kill.of("acquire"), self.kill.of("job"));
         if step.effects.is_empty() {
             of_job.after_records(&step.records);

@@ -14,6 +14,7 @@ use vk_step::{Core as _, Now, OpenError};
 
 use super::daemon::drawn;
 use super::expiry::Expiry;
+use super::fetched::Fetched;
 use crate::config;
 use crate::metrics::Meter;
 use crate::state::Stored;
@@ -77,8 +78,9 @@ pub(super) struct RunnerEdge {
 pub(super) struct JobEdge {
     pub(super) runner: usize,
     pub(super) core: Job,
-    /// From which offset, and the bytes.
-    pub(super) fetched: (u64, Arc<[u8]>),
+    pub(super) fetched: Fetched,
+    /// Its slot was given back.
+    pub(super) over: bool,
     /// Bytes of output the hub is known to have.
     pub(super) output_len: u64,
     /// Its record as the state file holds it, until it changes.

@@ -32,7 +32,10 @@ impl Stored {
     /// # Errors
     /// It could not be written; the old one stands.
     pub fn write(&self, text: &str) -> Result<(), StateError> {
-        replace(&[(self, text)]).map_err(|(_, error)| error)
+        match replace(&[(self, text)])?.pop() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// Writes what is to take the file's place.
@@ -70,26 +73,30 @@ impl Stored {
     }
 }
 
-/// Replaces files of one directory, durably: a sync each, and one for the directory.
+/// Replaces files of one directory, durably: a sync each, and one for the directory. Which of them, by
+/// its place, could not be replaced: the old one stands, and the others are replaced all the same.
 ///
 /// # Errors
-/// Which one, by its place, could not be written. None is replaced before all are written.
-pub fn replace(files: &[(&Stored, &str)]) -> Result<(), (usize, StateError)> {
-    let each = |act: &dyn Fn(&Stored, &str) -> Result<(), StateError>| {
-        let mut numbered = files.iter().enumerate();
-        numbered.try_for_each(|(at, (stored, text))| act(stored, text).map_err(|error| (at, error)))
-    };
-    if let Err(error) = each(&Stored::write_new) {
-        // None takes its place: what they have, tokens too, does not stay.
-        for (stored, _) in files {
-            let _ = fs::remove_file(stored.temporary());
+/// The directory could not be synced: which file stands after a crash is not known of any.
+pub fn replace(files: &[(&Stored, &str)]) -> Result<Vec<(usize, StateError)>, StateError> {
+    let mut failed = Vec::new();
+    let mut replaced = None;
+    for (at, (stored, text)) in files.iter().enumerate() {
+        match stored
+            .write_new(text)
+            .and_then(|()| stored.take_its_place())
+        {
+            Ok(()) => replaced = Some(stored),
+            Err(error) => {
+                // What it has, tokens too, does not stay.
+                let _ = fs::remove_file(stored.temporary());
+                failed.push((at, error));
+            }
         }
-        return Err(error);
     }
-    each(&|stored, _| stored.take_its_place())?;
-    match files.first() {
-        Some((first, _)) => first.sync_directory().map_err(|error| (0, error)),
-        None => Ok(()),
+    match replaced {
+        Some(stored) => stored.sync_directory().map(|()| failed),
+        None => Ok(failed),
     }
 }
 
@@ -112,25 +119,31 @@ mod tests {
         let (dir, state) = state();
         let files = ["a", "b", "c"].map(|name| state.file(name));
         let texts = files.each_ref().map(|file| (file, "{}"));
-        replace(&texts).unwrap();
+        assert!(replace(&texts).unwrap().is_empty());
         let cost = || (state.written().files.get(), state.written().syncs.get());
         assert_eq!(cost(), (3, 4));
         files[0].write("{\"jobs\": []}").unwrap();
         assert_eq!(cost(), (4, 6));
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!(["a.json", "b.json"].map(read), ["{\"jobs\": []}", "{}"]);
-        replace(&[]).unwrap();
+        assert!(replace(&[]).unwrap().is_empty());
         assert_eq!(cost(), (4, 6));
     }
 
+    /// STATE-22
     #[test]
-    fn where_one_cannot_be_written_none_is_replaced_and_it_is_named() {
+    fn where_one_cannot_be_written_it_is_named_and_the_others_are_replaced() {
         let (dir, state) = state();
-        let files = ["a", "b"].map(|name| state.file(name));
+        let files = ["a", "b", "c"].map(|name| state.file(name));
         fs::create_dir(dir.path().join(".b.json.new")).unwrap();
         let texts = files.each_ref().map(|file| (file, "{}"));
-        let (at, error) = replace(&texts).unwrap_err();
-        assert_eq!(at, 1, "{error}");
-        assert!(!dir.path().join("a.json").exists());
+        let failed = replace(&texts).unwrap();
+        let at: Vec<usize> = failed.iter().map(|(at, _)| *at).collect();
+        assert_eq!(at, [1], "{failed:?}");
+        let is_there = |name: &str| dir.path().join(name).exists();
+        assert_eq!(
+            ["a.json", "b.json", "c.json", ".a.json.new"].map(is_there),
+            [true, false, true, false]
+        );
     }
 }

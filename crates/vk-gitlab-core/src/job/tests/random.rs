@@ -153,6 +153,7 @@ proptest! {
         prop_assert_eq!(world.records.last(), Some(&Record::Removed));
         prop_assert!(world.gitlab.is_final(), "{:?}", world.notes);
         prop_assert!(world.hub.settled);
+        prop_assert!(world.over >= 1, "its slot is free");
         prop_assert!(world.hub.starts <= 1);
         let abandoned = records_of(&world, "Abandoned") > 0;
         if !abandoned {

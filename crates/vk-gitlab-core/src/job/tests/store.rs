@@ -1,6 +1,6 @@
 //! A state file that cannot be written.
 
-use super::fake_gitlab::Status;
+use super::fake_gitlab::{Status, status};
 use super::world::{World, new_job, reservation};
 
 /// STATE-22
@@ -53,6 +53,22 @@ fn a_kept_job_goes_on_once_its_records_can_be_written_again() {
 
 /// STATE-22
 #[test]
+fn a_slot_is_free_although_the_record_that_frees_it_could_not_be_written_at_first() {
+    let mut world = World::running();
+    world.gitlab.fault(status(500));
+    world.finish(None);
+    world.store_broken = true;
+    world.pass_secs(5);
+    assert!(world.gitlab.is_final());
+    assert_eq!(world.over, 0, "nothing is promised before it is kept");
+    world.store_broken = false;
+    world.pass_secs(60);
+    world.assert_right_end(Status::Success);
+    assert!(world.over >= 1);
+}
+
+/// STATE-22
+#[test]
 fn a_job_whose_removal_cannot_be_written_is_removed_later() {
     let mut world = World::running();
     world.finish(None);
@@ -61,5 +77,18 @@ fn a_job_whose_removal_cannot_be_written_is_removed_later() {
     world.pass_secs(30);
     world.store_broken = false;
     world.pass_secs(120);
+    world.assert_right_end(Status::Success);
+}
+
+#[test]
+fn bytes_that_the_edge_does_not_hold_any_more_are_read_again() {
+    let mut world = World::running();
+    world.loses_bytes = 2;
+    world.print("one\ntwo\n");
+    world.pass_secs(30);
+    assert_eq!(world.loses_bytes, 0);
+    assert_eq!(world.gitlab.trace, world.whole_trace());
+    world.finish(None);
+    world.pass_secs(60);
     world.assert_right_end(Status::Success);
 }

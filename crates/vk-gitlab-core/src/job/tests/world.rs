@@ -37,11 +37,15 @@ pub(super) struct World {
     pub(super) crash_at: Option<usize>,
     /// Writes fail.
     pub(super) store_broken: bool,
+    /// So many times the edge does not hold the output that it is to send.
+    pub(super) loses_bytes: u32,
     /// Calls to GitLab with their moments.
     pub(super) timeline: Vec<(Duration, String)>,
     queue: VecDeque<Effect>,
     view: Option<(CallId, Option<u64>, Now)>,
     fetch: Option<(CallId, u64, u64, Now)>,
+    /// Calls of before a failed write, which are answered late.
+    late: Vec<Input>,
     /// What the edge holds of the hub's output: first byte, bytes.
     held: (u64, Vec<u8>),
 }
@@ -139,10 +143,12 @@ impl World {
             removed: false,
             crash_at: None,
             store_broken: false,
+            loses_bytes: 0,
             timeline: Vec::new(),
             queue: VecDeque::new(),
             view: None,
             fetch: None,
+            late: Vec::new(),
             held: (0, Vec::new()),
         }
     }
@@ -186,6 +192,7 @@ impl World {
         self.queue.clear();
         self.view = None;
         self.fetch = None;
+        self.late.clear();
         self.held = (0, Vec::new());
         // Another process, another clock.
         let (core, effects) =
@@ -217,9 +224,16 @@ impl World {
     fn take_step(&mut self, step: Step<Record, Effect>) {
         if self.store_broken && !step.records.is_empty() {
             let kept = !self.records.is_empty();
-            // The edge lets go of what it waits for: the core makes its calls anew.
-            self.view = None;
-            self.fetch = None;
+            // What is on its way comes late: the core makes its calls anew.
+            if let Some((call, after, _)) = self.view.take() {
+                let answer = self.hub.view(after, true).expect("an answer");
+                self.late.push(Input::ViewAnswer(call, answer));
+            }
+            if let Some((call, offset, max, _)) = self.fetch.take() {
+                let answer = self.hub.fetch(offset, max, true).expect("an answer");
+                let read = answer.map(|(read, _)| read);
+                self.late.push(Input::FetchAnswer(call, read));
+            }
             self.give(Input::StoreFailed {
                 why: "no space left".to_owned(),
                 kept,
@@ -359,6 +373,10 @@ impl World {
                 span,
                 crc,
             } => {
+                if self.loses_bytes > 0 && matches!(span, Span::Output { .. }) {
+                    self.loses_bytes -= 1;
+                    return self.give(Input::NotHeld(call));
+                }
                 let bytes = self.bytes(span);
                 assert!(bytes.len() <= 1 << 20, "GL-18");
                 let answer = self.gitlab.patch(offset, &bytes);
@@ -380,6 +398,10 @@ impl World {
     pub(super) fn pass(&mut self, by: Duration) {
         let end = self.now.after(by);
         self.pump();
+        for late in std::mem::take(&mut self.late) {
+            self.give(late);
+            self.pump();
+        }
         loop {
             let polls = [
                 self.view.map(|(_, _, until)| until),
