@@ -234,6 +234,32 @@ fn main() {
             &phrases(&["aaaa", "aaa", "aaaaaaaab"]),
         ),
         (
+            "overlaps of one secret with itself",
+            "abaababaab",
+            &phrases(&["abaab", "abaababaabaab", "ab"]),
+        ),
+        (
+            "overlaps in random letters",
+            "ab",
+            &phrases(&["abaab", "aab", "abba", "bbbab", "ba"]),
+        ),
+        (
+            "secrets in each other",
+            "aaaaaaaa",
+            &phrases(&["a", "aa", "aaaa", "aaaaaaaaaaaaaaaa"]),
+        ),
+        ("escape sequences", "\x1b[0K\x1b[32;1m", &secrets),
+        (
+            "sections",
+            "section_start:1767323045:step\r\x1b[0K",
+            &secrets,
+        ),
+        (
+            "a line without end",
+            "the end is not near enough ",
+            &secrets,
+        ),
+        (
             "a common first word",
             "http://example.com/path/file ",
             &phrases(&["http://example.com/q"]),
@@ -258,6 +284,11 @@ fn main() {
         let mut text = repeated(piece);
         match name {
             "invalid bytes" => text.fill(0xff),
+            "overlaps in random letters" => {
+                let mut random = Random(5);
+                text.iter_mut()
+                    .for_each(|byte| *byte = b'a' + random.next().to_le_bytes()[0] % 2);
+            }
             "random bytes" => {
                 let mut random = Random(3);
                 text.iter_mut()

@@ -4,6 +4,7 @@
 //! more than the job's phrases are long in sum, however long a line is.
 
 mod held;
+mod memo;
 mod overlap;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,11 @@ use crate::ReadTime;
 use crate::search::{Patience, PatternSet, run, with_machine};
 use crate::sink::Sink;
 use held::{Held, Window};
+use memo::Memo;
 use overlap::{Overlaps, Reached};
+
+/// After how many steps with undecided occurrences [`Memo`] is asked, and for how much text at least.
+const WORTH_A_TABLE: usize = 16;
 
 /// One stream's search for phrases.
 pub(crate) struct PhraseMasker {
@@ -25,6 +30,7 @@ pub(crate) struct PhraseMasker {
     state: StateID,
     held: Held,
     overlaps: Overlaps,
+    memo: Memo,
 }
 
 impl PhraseMasker {
@@ -35,6 +41,7 @@ impl PhraseMasker {
             state: set.start(),
             held: Held::default(),
             overlaps: Overlaps::default(),
+            memo: Memo::default(),
         }
     }
 
@@ -73,6 +80,7 @@ impl PhraseMasker {
         self.set = Arc::clone(set);
         self.state = set.start();
         self.overlaps.clear();
+        self.memo = Memo::default();
         for (at, bytes) in self.held.take() {
             self.read(at, &bytes, sink);
         }
@@ -82,7 +90,7 @@ impl PhraseMasker {
         let (set, overlaps) = (&*self.set, &mut self.overlaps);
         let mut window = self.held.open(at, text);
         self.state = with_machine!(set, machine => {
-            scan(set, machine, self.state, overlaps, &mut window, sink)
+            scan((set, machine), self.state, overlaps, &mut self.memo, &mut window, sink)
         });
         let end = Reached {
             at: window.end(),
@@ -95,15 +103,16 @@ impl PhraseMasker {
 
 /// Reads the window's new text; returns the state at its end.
 fn scan(
-    set: &PatternSet,
-    machine: &impl Automaton,
+    (set, machine): (&PatternSet, &impl Automaton),
     mut state: StateID,
     overlaps: &mut Overlaps,
+    memo: &mut Memo,
     window: &mut Window<'_>,
     sink: &mut impl Sink,
 ) -> StateID {
     let (text, from) = (window.chunk(), window.chunk_from());
     let (start, mut at, mut patience) = (set.start(), 0, Patience::default());
+    let (mut masks, mut undecided) = (Vec::new(), 0);
     while at < text.len() {
         if overlaps.is_idle() {
             if state == start && !patience.goes_on(at) {
@@ -112,31 +121,70 @@ fn scan(
                 at = to;
             }
             (state, at) = run(machine, state, text, at, start, &patience);
+            if !machine.is_match(state) {
+                continue;
+            }
+        } else if undecided >= WORTH_A_TABLE
+            && text.len() - at >= WORTH_A_TABLE
+            && memo.is_awake(from + at as u64)
+        {
+            undecided = 0;
+            (state, at) = memo.run((set, machine), state, at, overlaps, window, sink);
+            continue;
         } else {
             let Some(byte) = text.get(at) else { break };
             state = machine.next_state(Anchored::No, state, *byte);
             at += 1;
+            undecided += 1;
         }
         let reached = Reached {
             at: from + at as u64,
             state,
         };
-        if machine.is_match(state)
-            && let Some(start) = overlaps.found(set, reached, window.base())
-        {
-            window.pass(start, sink);
-            window.mask(reached.at, sink);
-            continue;
-        }
-        while let Some((start, end)) = overlaps.settle_first(set, reached) {
+        settle(set, machine, reached, overlaps, window.base(), &mut masks);
+        for (start, end) in masks.drain(..) {
             window.pass(start, sink);
             window.mask(end, sink);
         }
-        if !overlaps.is_idle() && overlaps.is_ripe(set, reached) {
-            pass_masks(set, reached, overlaps, window, sink);
-        }
     }
     state
+}
+
+/// What the byte just read decides: the starts and ends of `masks`, in order.
+fn settle(
+    set: &PatternSet,
+    machine: &impl Automaton,
+    reached: Reached,
+    overlaps: &mut Overlaps,
+    base: u64,
+    masks: &mut Vec<(u64, u64)>,
+) {
+    if machine.is_match(reached.state)
+        && let Some(start) = overlaps.found(set, reached, base)
+    {
+        return masks.push((start, reached.at));
+    }
+    if overlaps.is_idle() {
+        return;
+    }
+    while let Some(mask) = overlaps.settle_first(set, reached) {
+        masks.push(mask);
+    }
+    if !overlaps.is_idle() && overlaps.is_ripe(set, reached) {
+        decide(set, reached, overlaps, masks);
+    }
+}
+
+/// Decides what can be decided: the masks up to where all is decided, in order; returns where.
+fn decide(
+    set: &PatternSet,
+    reached: Reached,
+    overlaps: &mut Overlaps,
+    masks: &mut Vec<(u64, u64)>,
+) -> u64 {
+    let frontier = overlaps.decide(set, reached);
+    masks.extend(std::iter::from_fn(|| overlaps.next_masked(frontier)));
+    frontier
 }
 
 /// Decides what can be decided, and passes on all that is, as far as no phrase can begin in it.
@@ -147,27 +195,15 @@ fn pass_decided(
     window: &mut Window<'_>,
     sink: &mut impl Sink,
 ) {
+    let mut masks = Vec::new();
     let frontier = if overlaps.is_idle() {
         reached.safe(set)
     } else {
-        pass_masks(set, reached, overlaps, window, sink)
+        decide(set, reached, overlaps, &mut masks)
     };
-    window.pass(frontier, sink);
-}
-
-/// Decides what can be decided, and passes on the masks and what lies before them. Returns up to
-/// where all is decided.
-fn pass_masks(
-    set: &PatternSet,
-    reached: Reached,
-    overlaps: &mut Overlaps,
-    window: &mut Window<'_>,
-    sink: &mut impl Sink,
-) -> u64 {
-    let frontier = overlaps.decide(set, reached);
-    while let Some((start, end)) = overlaps.next_masked(frontier) {
+    for (start, end) in masks {
         window.pass(start, sink);
         window.mask(end, sink);
     }
-    frontier
+    window.pass(frontier, sink);
 }

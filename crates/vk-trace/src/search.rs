@@ -10,7 +10,7 @@ use aho_corasick::automaton::StateID;
 use aho_corasick::{Span, packed};
 
 pub(crate) use machine::{Machine, Patience, run};
-use machine::{Visited, begins, build, vectorized, walk};
+use machine::{Visited, begins, build, classes, vectorized, walk};
 
 use crate::TraceError;
 
@@ -31,6 +31,10 @@ pub(crate) struct PatternSet {
     firsts: Option<packed::Searcher>,
     /// A pattern that begins this close to the end of a text may escape the vectorized search.
     blind_tail: usize,
+    /// Bytes that no pattern tells apart have one class.
+    class_of: Vec<u16>,
+    classes: usize,
+    longest: u64,
 }
 
 /// A state: a prefix of a pattern, the longest that is a suffix of what was read.
@@ -71,6 +75,7 @@ impl PatternSet {
             source,
         })?;
         let (firsts, blind_tail) = vectorized(&patterns);
+        let (class_of, classes) = classes(&patterns);
         let mut set = Self {
             machine,
             start: StateID::default(),
@@ -80,6 +85,9 @@ impl PatternSet {
             begins: begins(&patterns),
             firsts,
             blind_tail,
+            class_of,
+            classes,
+            longest: patterns.first().map_or(0, |longest| longest.len() as u64),
         };
         let states = with_machine!(set, machine => walk(machine, &patterns));
         set.start = states
@@ -146,6 +154,25 @@ impl PatternSet {
     fn node(&self, state: StateID) -> Node {
         let node = self.nodes.get(state.as_usize() >> self.shift);
         node.copied().unwrap_or_else(|| self.root())
+    }
+
+    /// How many classes of bytes there are.
+    pub(crate) fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// The class of a byte.
+    pub(crate) fn class(&self, byte: u8) -> usize {
+        self.class_of
+            .get(usize::from(byte))
+            .copied()
+            .unwrap_or_default()
+            .into()
+    }
+
+    /// Length of the longest pattern.
+    pub(crate) fn longest(&self) -> u64 {
+        self.longest
     }
 
     /// The state in which nothing of a pattern has been read.

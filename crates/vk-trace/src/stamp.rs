@@ -24,6 +24,8 @@ pub(crate) struct Stamper {
     line: Vec<u8>,
     /// How much of `line` earlier writes left.
     old: usize,
+    /// The unfinished line was let out without its line break, since it is too long to wait for it.
+    open: bool,
 }
 
 /// A stamper with the trace it appends to.
@@ -42,7 +44,11 @@ impl Sink for StampLink<'_> {
     }
 
     fn mask(&mut self, at: ReadTime) {
-        self.text(at, MASK);
+        if self.stamper.open || !self.stamper.stamps {
+            self.out.extend_from_slice(MASK);
+        } else {
+            self.stamper.lines(at, MASK, self.out);
+        }
     }
 }
 
@@ -61,17 +67,18 @@ impl Stamper {
             continues: false,
             line: Vec::new(),
             old: 0,
+            open: false,
         }
     }
 
     fn lines(&mut self, at: ReadTime, text: &[u8], out: &mut Vec<u8>) {
         let mut from = 0;
-        if !self.line.is_empty() {
+        if self.open || !self.line.is_empty() {
             let Some(end) = memchr(b'\n', text) else {
-                return self.line.extend_from_slice(text);
+                return self.go_on(text, out);
             };
             out.append(&mut self.line);
-            self.old = 0;
+            (self.old, self.open) = (0, false);
             out.extend_from_slice(text.get(..=end).unwrap_or_default());
             from = end + 1;
         }
@@ -87,8 +94,25 @@ impl Stamper {
         if !rest.is_empty() {
             let stamp = self.stamp(at);
             self.line.extend_from_slice(&stamp);
-            self.line.extend_from_slice(rest);
+            self.go_on(rest, out);
         }
+    }
+
+    /// More of the unfinished line. Once it is clear that the write's end lets it out, or its own
+    /// does, it need not wait for either.
+    fn go_on(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        if !self.open && self.counted() + text.len() > MAX_HELD_LINE {
+            out.append(&mut self.line);
+            (self.old, self.open) = (0, true);
+        }
+        let to = if self.open { out } else { &mut self.line };
+        to.extend_from_slice(text);
+    }
+
+    /// The unfinished line's length. Its stamp counts only where an earlier write brought it.
+    fn counted(&self) -> usize {
+        let uncounted = if self.old == 0 { STAMP_LEN } else { 0 };
+        self.line.len().saturating_sub(uncounted)
     }
 
     /// The next line's stamp. Only the first after a break says that it goes on.
@@ -111,13 +135,17 @@ impl Stamper {
 
     /// The end of a write: an unfinished line with `\r` in it, or a long one, does not wait.
     pub(crate) fn end_write(&mut self, out: &mut Vec<u8>) {
-        if self.line.len() == self.old {
-            return self.line.shrink_to(2 * MAX_HELD_LINE);
+        if self.open {
+            self.flush(out);
+            self.continues = true;
+            return;
         }
-        // The stamp counts toward the length only where an earlier write brought it.
+        if self.line.len() == self.old {
+            return;
+        }
         let new_from = if self.old == 0 { STAMP_LEN } else { self.old };
         let new = self.line.get(new_from..).unwrap_or_default();
-        if memchr(b'\r', new).is_some() || self.old + new.len() > MAX_HELD_LINE {
+        if memchr(b'\r', new).is_some() {
             self.flush(out);
             self.continues = true;
         }
@@ -126,14 +154,11 @@ impl Stamper {
 
     /// Lets an unfinished line out, with a line break; what follows is a new line.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
-        if !self.line.is_empty() {
+        if self.open || !self.line.is_empty() {
             out.append(&mut self.line);
             out.push(b'\n');
-            // A line may be as long as a write was; a long one's memory is not kept.
-            self.line.shrink_to(2 * MAX_HELD_LINE);
         }
-        self.old = 0;
-        self.continues = false;
+        (self.old, self.open, self.continues) = (0, false, false);
     }
 }
 

@@ -146,19 +146,21 @@ impl TokenMasker {
         mut at: usize,
         (time, next): (ReadTime, &mut impl Sink),
     ) -> (StateID, usize) {
+        let mut ends_prefix = true;
         for byte in text.get(at..).unwrap_or_default() {
-            let prefix = self.prefix.take();
             if !is_token_byte(*byte) {
+                self.prefix = None;
                 self.last = self.token.take().map(|rank| (self.read + at as u64, rank));
                 break;
             }
-            if prefix.is_some() {
+            if ends_prefix && let Some(prefix) = self.prefix.take() {
                 next.mask(time);
-                self.token = prefix;
+                self.token = Some(prefix);
             }
             state = machine.next_state(Anchored::No, state, *byte);
             at += 1;
-            if machine.is_match(state) {
+            ends_prefix = machine.is_match(state);
+            if ends_prefix {
                 self.prefix = self.completed(set, state, self.read + at as u64);
             }
         }

@@ -16,7 +16,7 @@ use crate::search::PatternSet;
 const CROWD: usize = 32;
 
 /// An occurrence: the longest phrase that ends at `end`, and by `state` all shorter ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Found {
     rank: u32,
     start: u64,
@@ -52,7 +52,7 @@ impl Reached {
 }
 
 /// What is decided, and what is not.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Overlaps {
     /// In the order of their ends.
     undecided: VecDeque<Found>,
@@ -68,6 +68,32 @@ impl Overlaps {
     /// Whether nothing waits for a decision or for being passed on.
     pub(crate) fn is_idle(&self) -> bool {
         self.undecided.is_empty() && self.masked.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.undecided.len() + self.masked.len()
+    }
+
+    /// The same with each position `p` as `at - p`, and so also the way back.
+    pub(crate) fn mirrored(&self, at: u64) -> Self {
+        let undecided = self.undecided.iter().map(|found| Found {
+            start: at - found.start,
+            end: at - found.end,
+            ..*found
+        });
+        let masked = self.masked.iter();
+        Self {
+            undecided: undecided.collect(),
+            masked: masked.map(|(start, end)| (at - start, at - end)).collect(),
+            // Without an undecided one it says nothing.
+            last_end: if self.undecided.is_empty() {
+                0
+            } else {
+                at - self.last_end
+            },
+            ..*self
+        }
     }
 
     /// Takes the phrases that end where the stream was read to, but for those that begin before
@@ -123,6 +149,7 @@ impl Overlaps {
             *found = shorter.unwrap_or(*found);
             shorter.is_some()
         });
+        self.last_end = self.undecided.back().map_or(0, |found| found.end);
         Some((best.start, best.end))
     }
 
@@ -139,7 +166,9 @@ impl Overlaps {
 
     /// Whether deciding about all is worth trying: all that matters was seen, or much has piled up.
     pub(crate) fn is_ripe(&self, set: &PatternSet, reached: Reached) -> bool {
-        reached.safe(set) >= self.last_end || self.undecided.len() >= self.crowd.max(CROWD)
+        self.undecided.is_empty()
+            || reached.safe(set) >= self.last_end
+            || self.undecided.len() >= self.crowd.max(CROWD)
     }
 
     /// Decides what can be decided; returns the position before which all is decided.
@@ -165,7 +194,8 @@ impl Overlaps {
             .sort_unstable_by_key(|found| found.end);
         self.stuck = false;
         self.last_end = self.undecided.back().map_or(0, |found| found.end);
-        self.crowd = self.undecided.len() * 2;
+        let twice = self.undecided.len() * 2;
+        self.crowd = if twice > CROWD { twice } else { 0 };
         let safe = reached.safe(set);
         blocked.front().map_or(safe, |(start, _)| safe.min(*start))
     }

@@ -56,6 +56,19 @@ pub(super) fn begins(patterns: &[&[u8]]) -> Vec<bool> {
     begins
 }
 
+/// For each byte its class, and how many there are: each byte of a pattern has one of its own, all
+/// others are one.
+pub(super) fn classes(patterns: &[&[u8]]) -> (Vec<u16>, usize) {
+    let (mut class_of, mut count) = (vec![0; 256], 1);
+    for byte in patterns.iter().copied().flatten() {
+        if let Some(class @ 0) = class_of.get_mut(usize::from(*byte)) {
+            *class = count;
+            count += 1;
+        }
+    }
+    (class_of, usize::from(count))
+}
+
 /// The search for the patterns' first bytes, where the processor has one, and how many bytes before
 /// the end of a text a pattern may begin without being found.
 pub(super) fn vectorized(patterns: &[&[u8]]) -> (Option<packed::Searcher>, usize) {
