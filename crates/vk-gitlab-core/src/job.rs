@@ -13,6 +13,7 @@ mod hub_calls;
 mod io;
 mod machine;
 mod record;
+mod relay;
 mod store;
 mod submit;
 mod trace;

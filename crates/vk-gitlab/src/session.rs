@@ -63,6 +63,8 @@ pub enum Told {
     RefusedForGood {
         /// In words.
         why: String,
+        /// Whether it knows the relay no more, rather than not believing its key.
+        removed: bool,
     },
     /// What is to be said?
     WhatToSay(oneshot::Sender<Said>),

@@ -105,7 +105,10 @@ impl Job {
         let Some(job) = self.record.as_ref().filter(|job| job.is_over()) else {
             return;
         };
-        if job.refused || self.view.is_gone() {
+        // A relay that was removed may be back, where the hub went back to what it was before; not
+        // for ever.
+        let hopeless = self.relay.lost().is_some() && self.wall(now) >= self.told_until();
+        if job.refused || self.view.is_gone() || hopeless {
             self.remove(step);
             return;
         }

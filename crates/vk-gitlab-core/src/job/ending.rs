@@ -52,6 +52,15 @@ pub(super) fn lost_by_hub(taken: &Taken, at: u64) -> Ended {
     failed(FailureClass::Lost, taken, vec![line], at)
 }
 
+/// The hub removed the relay that the job belongs to: it says nothing of it any more.
+pub(super) fn relay_removed(hub_url: &str, why: &str, taken: &Taken, at: u64) -> Ended {
+    let line = system_failure(&format!(
+        "the fleet hub {hub_url} does not know this runner's daemon any more: {}",
+        quoted(why)
+    ));
+    failed(FailureClass::Lost, taken, vec![line], at)
+}
+
 /// The hub did not answer in time (ERR-29).
 pub(super) fn not_submitted(hub_url: &str, last: &str, taken: &Taken, at: u64) -> Ended {
     let line = system_failure(&format!(

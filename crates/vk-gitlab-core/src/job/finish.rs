@@ -83,7 +83,7 @@ impl Job {
     }
 
     /// Wall-clock time from which a failed try is the last.
-    fn told_until(&self) -> u64 {
+    pub(super) fn told_until(&self) -> u64 {
         let Some(job) = &self.record else {
             return 0;
         };

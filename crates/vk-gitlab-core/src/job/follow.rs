@@ -104,6 +104,7 @@ impl Job {
                 let news = self.view.revision != Some(view.revision);
                 let next = if news { now } else { sent.after(APART) };
                 self.view.call.succeed(next);
+                self.relay.answered();
                 self.viewed(now, view, step);
             }
             Err(failure) if failure.code == Some(ErrorCode::NotFound) => {
@@ -145,15 +146,18 @@ impl Job {
         // A refused or abandoned job ends in the step that says so; should the end be missing all
         // the same, the job is not left without one.
         let stopped = job.refused || job.abandoned;
-        if job.ended.is_some() || job.is_over() || !(stopped || self.view.is_over()) {
+        let lost = self.relay.lost().filter(|_| job.hub_job.is_some());
+        let known = stopped || self.view.is_over() || lost.is_some();
+        if job.ended.is_some() || job.is_over() || !known {
             return;
         }
         let at = self.wall(now);
-        let ended = match &self.view.result {
+        let ended = match (&self.view.result, lost) {
             _ if stopped => ending::stopped(&job.taken, at),
-            Some(_) if self.view.accepted && !job.committed => return,
-            Some(result) => ending::by_result(result, &job.taken, at),
-            None => ending::lost_by_hub(&job.taken, at),
+            (Some(_), _) if self.view.accepted && !job.committed => return,
+            (Some(result), _) => ending::by_result(result, &job.taken, at),
+            (None, Some(why)) => ending::relay_removed(&self.config.hub_url, why, &job.taken, at),
+            (None, None) => ending::lost_by_hub(&job.taken, at),
         };
         self.end(now, ended, step);
     }

@@ -67,6 +67,12 @@ pub enum Input {
         /// The checksum with the span's bytes added, where the effect gave one to start from.
         crc: Option<u32>,
     },
+    /// The hub's session said that it knows this relay no more: jobs are followed no further once it
+    /// refuses a request too.
+    RelayRemoved {
+        /// In the hub's words.
+        why: String,
+    },
     /// Answers [`Effect::Sum`] or [`Effect::Patch`]: the edge does not hold the bytes of the span. They
     /// are read again.
     NotHeld(CallId),
@@ -484,6 +490,8 @@ pub enum Note {
     },
     /// The hub has no such job any more.
     LostByHub,
+    /// The hub removed the relay: nothing more is learnt of the job.
+    RelayRemoved,
     /// The state file could not be written.
     StoreFailed {
         /// Why.

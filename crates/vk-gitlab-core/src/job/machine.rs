@@ -8,6 +8,7 @@ use super::close::Cancel;
 use super::follow::View;
 use super::gitlab::GitLab;
 use super::hub_calls::HubCall;
+use super::relay::Relay;
 use super::store::Store;
 use super::submit::Submission;
 use super::trace::Trace;
@@ -29,6 +30,7 @@ pub struct Job {
     pub(super) gitlab: GitLab,
     pub(super) trace: Trace,
     pub(super) suffix_call: Option<CallId>,
+    pub(super) relay: Relay,
     /// Done: the edge drops the core.
     removed: bool,
     pub(super) store: Store,
@@ -92,13 +94,14 @@ impl Job {
             record: None,
             spread: Spread::new(config.seed),
             calls: 0,
-            submission: Submission::new(now, config.place_within_secs),
+            submission: Submission::new(now, config.place_within_secs, false),
             view: View::new(now),
             cancel: Cancel::new(now),
             settle: HubCall::new(now),
             gitlab: GitLab::new(now, false),
             trace: Trace::new(now, SafePoint::default()),
             suffix_call: None,
+            relay: Relay::default(),
             removed: false,
             store: Store::default(),
             over_told: false,
@@ -130,7 +133,7 @@ impl Job {
     /// Starts anew from what is kept: nothing of what was under way is believed (STATE-04). Of a
     /// committed job GitLab is asked first how it stands (STATE-25).
     pub(super) fn resume(&mut self, now: Now, job: JobRecord, step: &mut Step) {
-        self.submission = Submission::new(now, job.taken.place_within_secs);
+        self.submission = Submission::new(now, job.taken.place_within_secs, true);
         self.view = View::new(now);
         self.cancel = Cancel::new(now);
         self.settle = HubCall::new(now);
@@ -167,6 +170,7 @@ impl Job {
             Input::PatchAnswer { call, answer, crc } => {
                 self.patch_answered(now, call, &answer, crc, step);
             }
+            Input::RelayRemoved { why } => self.relay.removed = Some(why),
             Input::NotHeld(call) => self.not_held(now, call),
             Input::StoreFailed { why, kept } => self.store_failed(now, why, kept, step),
         }
@@ -180,6 +184,7 @@ impl Job {
         }
         self.advance_submission(now, step);
         self.advance_view(now, step);
+        self.advance_relay(step);
         self.advance_end(now, step);
         self.advance_suffix(step);
         self.advance_trace(now, step);
@@ -263,7 +268,8 @@ impl Job {
         CallId(self.calls)
     }
 
-    pub(super) fn note_hub(&self, what: &'static str, failure: HubFailure, step: &mut Step) {
+    pub(super) fn note_hub(&mut self, what: &'static str, failure: HubFailure, step: &mut Step) {
+        self.relay.heard(&failure);
         step.effect(Effect::Note(Note::Hub { what, failure }));
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vk_hub_proto::ReservationId;
-use vk_hub_proto::client::{JobView, Placement};
+use vk_hub_proto::client::{ErrorCode, JobView, Placement};
 use vk_hub_proto::limit::SPEC_BYTES;
 use vk_step::Now;
 
@@ -23,12 +23,15 @@ pub(super) struct Submission {
     /// When the job is given up, unless the hub has answered (ERR-29).
     until: Now,
     last_failure: String,
+    /// The hub may hold the job already: a try of this life or of one before it has an unknown fate.
+    unsure: bool,
 }
 
 impl Submission {
-    pub(super) fn new(now: Now, place_within_secs: u32) -> Submission {
+    pub(super) fn new(now: Now, place_within_secs: u32, unsure: bool) -> Submission {
         Submission {
             call: HubCall::new(now),
+            unsure,
             until: now.after(Duration::from_secs(place_within_secs.into())),
             last_failure: "no answer".to_owned(),
         }
@@ -77,7 +80,7 @@ impl Job {
             }
             None => None,
         };
-        self.submission = Submission::new(now, taken.place_within_secs);
+        self.submission = Submission::new(now, taken.place_within_secs, false);
         self.keep(Record::Taken(Box::new(taken)), step);
         step.effect(Effect::Note(Note::Received));
         if let Some(ended) = ended {
@@ -160,18 +163,41 @@ impl Job {
             Err(failure) if failure.is_retryable() => {
                 self.submission.call.fail(now, &failure, &mut self.spread);
                 self.submission.last_failure = failure.message.clone();
+                self.submission.unsure = true;
                 self.note_hub("submission", failure, step);
             }
-            Err(failure) => {
-                let Some(job) = &self.record else {
-                    return;
-                };
-                let at = self.wall(now);
-                let ended = ending::refused(&failure, &self.config.hub_url, &job.taken, at);
-                step.effect(Effect::Note(Note::Refused(failure)));
-                self.refuse(now, ended, step);
-            }
+            Err(failure) => self.submission_refused(now, failure, step),
         }
+    }
+
+    /// A refusal fails the job (ERR-30). The hub holds nothing of it then, for it looks first whether
+    /// it was given the same before: its 403, 404, 410 and 413 are for a submission it does not know
+    /// (a 400 too: the same body was no better before). But a 401 comes from before that look, and a
+    /// status of nobody's own may come from another program: where the hub may hold the job from an
+    /// earlier try, it is asked until it says so, and the job then stopped and settled (STATE-21). A
+    /// 409 says that it holds another body, which has no name here.
+    fn submission_refused(&mut self, now: Now, failure: HubFailure, step: &mut Step) {
+        let Some(job) = &self.record else {
+            return;
+        };
+        let says_nothing = matches!(
+            failure.code,
+            Some(ErrorCode::Unauthorized | ErrorCode::Other)
+        );
+        let abandoned = job.abandoned;
+        let at = self.wall(now);
+        let ended = ending::refused(&failure, &self.config.hub_url, &job.taken, at);
+        if !(says_nothing && (self.submission.unsure || abandoned)) {
+            step.effect(Effect::Note(Note::Refused(failure)));
+            return self.refuse(now, ended, step);
+        }
+        self.submission.call.fail(now, &failure, &mut self.spread);
+        self.note_hub("submission", failure, step);
+        if !abandoned {
+            step.effect(Effect::Note(Note::Abandoned));
+            self.keep(Record::Abandoned, step);
+        }
+        self.end(now, ended, step);
     }
 
     /// Moments at which the submission is due.

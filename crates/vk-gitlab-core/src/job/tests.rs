@@ -9,6 +9,7 @@ mod happy;
 mod ported;
 mod random;
 mod refusals;
+mod relay;
 mod store;
 mod submit;
 mod trace;

@@ -38,6 +38,8 @@ pub(super) struct Trace {
     read: Option<(u64, u64)>,
     /// Bytes of the hub's output in all; none while there may be more.
     whole: Option<u64>,
+    /// Nobody said so: the output cannot be read, and GitLab may have more of it than is known.
+    supposed: bool,
     /// When the next patch may go out.
     pub(super) patch_at: Now,
     /// Answers in a row that put GitLab elsewhere than it was thought.
@@ -72,13 +74,14 @@ impl Trace {
             sum_call: None,
             read: None,
             whole: None,
+            supposed: false,
             patch_at: now,
             mismatches: 0,
             unknown: false,
         }
     }
 
-    /// The trace's checksum and size, where all of it could be summed.
+    /// The trace's checksum and size, where all of it is known.
     pub(super) fn checksum(&self) -> Option<SafePoint> {
         (!self.unknown).then_some(self.sum)
     }
@@ -90,9 +93,10 @@ impl Trace {
 
     /// What comes next. A job that ends without having run has no output but the daemon's lines.
     pub(super) fn piece(&self, job: &JobRecord) -> Piece {
-        let never_ran = job.ended.is_some() && !job.committed;
-        let no_output = job.hub_job.is_none() || job.abandoned || never_ran;
-        let whole = if no_output { Some(0) } else { self.whole };
+        let whole = match has_no_output(job) {
+            true => Some(self.whole.unwrap_or(0)),
+            false => self.whole,
+        };
         let summing = self.sum.offset < self.gitlab;
         let (at, limit) = if summing {
             (self.sum.offset, self.gitlab - self.sum.offset)
@@ -235,20 +239,33 @@ impl Job {
                 }
             }
             Err(failure) if failure.code == Some(ErrorCode::NotFound) => {
-                // Settled or forgotten: what was read of it is all there will be.
-                let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
-                let end = self.trace.sum.offset.max(self.trace.gitlab);
-                self.trace.unknown |= end > self.trace.sum.offset;
-                self.trace.gitlab = end;
-                self.trace.sum.offset = end;
-                self.trace.whole = Some(end.saturating_sub(preamble));
+                // Settled or forgotten.
+                self.output_ends_here();
                 step.effect(Effect::Note(Note::LostByHub));
             }
             Err(failure) => {
                 self.trace.fetch.fail(now, &failure, &mut self.spread);
                 self.note_hub("output", failure, step);
+                if self.relay.lost().is_some() && self.trace.whole.is_none() {
+                    self.output_ends_here();
+                }
             }
         }
+    }
+
+    /// What was read of the output is all there will be.
+    pub(super) fn output_ends_here(&mut self) {
+        let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
+        let end = self.trace.sum.offset.max(self.trace.gitlab);
+        self.trace.unknown |= end > self.trace.sum.offset;
+        self.trace.gitlab = end;
+        self.trace.sum.offset = end;
+        let had = end.saturating_sub(preamble);
+        // Bytes that are held go out yet.
+        let held = self.trace.read.map(|(from, len)| (from, from + len));
+        let held = held.filter(|(from, to)| *from <= had && had < *to);
+        self.trace.whole = Some(held.map_or(had, |(_, to)| to));
+        self.trace.supposed = true;
     }
 
     /// The edge does not hold what it was to sum or patch.
@@ -303,16 +320,37 @@ impl Job {
         }
     }
 
-    /// A patch was answered with 416: GitLab has `size` bytes (GL-21, GL-50).
-    pub(super) fn elsewhere(&mut self, size: u64, step: &mut Step) {
+    /// A patch was answered with 416: GitLab has so many bytes (GL-21, GL-50).
+    pub(super) fn elsewhere(&mut self, gitlab: u64, step: &mut Step) {
         self.trace.mismatches = self.trace.mismatches.saturating_add(1);
-        if size < self.trace.gitlab && size < self.trace.sum.offset {
+        if gitlab < self.trace.gitlab && gitlab < self.trace.sum.offset {
             step.effect(Effect::Note(Note::TraceBehind {
-                gitlab: size,
+                gitlab,
                 acknowledged: self.trace.sum.offset,
             }));
         }
-        self.trace.gitlab = size;
+        self.trace.gitlab = gitlab;
+        if self.has_more_than_known(gitlab) {
+            let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
+            self.trace.whole = Some(gitlab.saturating_sub(preamble));
+            self.trace.sum.offset = gitlab;
+            self.trace.unknown = true;
+        }
+    }
+
+    /// Whether GitLab has bytes between the preamble and where the closing lines were to stand, or
+    /// after that, which are not the closing lines: these go out whole, in one patch. They are output
+    /// of the job that nothing here knows of any more, and the closing lines come behind it.
+    fn has_more_than_known(&self, gitlab: u64) -> bool {
+        let Some(job) = &self.record else {
+            return false;
+        };
+        if !self.trace.supposed && !has_no_output(job) {
+            return false;
+        }
+        let closing = size(job.preamble()) + self.trace.whole.unwrap_or(0);
+        let with_them = closing + size(job.suffix());
+        gitlab > closing && gitlab > self.trace.sum.offset && gitlab != with_them
     }
 
     /// All of the trace is summed; a GitLab that says to have more has what is not ours (GL-50).
@@ -347,6 +385,12 @@ fn cut(span: Span, limit: u64) -> Span {
             len: len.min(limit),
         },
     }
+}
+
+/// Whether a job has nothing but the daemon's lines in its trace, as far as is known.
+fn has_no_output(job: &JobRecord) -> bool {
+    let never_ran = job.ended.is_some() && !job.committed;
+    job.hub_job.is_none() || job.abandoned || never_ran
 }
 
 /// A text's length in bytes.

@@ -266,6 +266,7 @@ impl Effects<'_> {
                         reservation,
                     },
                 );
+                self.0.tell_removed(key);
             }
             // A core without records cannot but open.
             Err(error) => tracing::error!(%error, "a job could not be taken"),

@@ -69,6 +69,9 @@ impl Daemon {
         let file = prepared.file.take().unwrap_or_default();
         match self.open_runner(prepared, file) {
             Ok(index) => {
+                let jobs = self.jobs.iter().filter(|(_, job)| job.runner == index);
+                let jobs: Vec<u64> = jobs.map(|(key, _)| *key).collect();
+                jobs.into_iter().for_each(|key| self.tell_removed(key));
                 tracing::info!(runner = name, "runner added");
                 self.begin(index);
             }

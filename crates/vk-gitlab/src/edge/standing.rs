@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use vk_gitlab_core::acquire;
+use vk_gitlab_core::job;
 use vk_hub_proto::relay_session::{RelayRunner, RunnerBeat, ServerStatus};
 
 use super::daemon::Daemon;
@@ -16,6 +17,8 @@ pub(super) struct Standing {
     changed: Arc<Notify>,
     server: Option<ServerStatus>,
     refused: bool,
+    /// The hub knows this relay no more, in its words.
+    removed: Option<String>,
 }
 
 impl Standing {
@@ -25,6 +28,7 @@ impl Standing {
             changed,
             server: None,
             refused: false,
+            removed: None,
         }
     }
 
@@ -46,7 +50,7 @@ impl Daemon {
     pub(super) fn told(&mut self, told: Told) {
         match told {
             Told::Server { status, message } => self.server(status, message),
-            Told::RefusedForGood { why } => {
+            Told::RefusedForGood { why, removed } => {
                 tracing::error!(
                     why,
                     "the hub refused this daemon for good: no job is asked for any more. Jobs that \
@@ -55,6 +59,11 @@ impl Daemon {
                 );
                 self.standing.refused = true;
                 self.tell_runners(&acquire::Input::RelayRefused);
+                if removed {
+                    self.standing.removed = Some(why);
+                    let jobs: Vec<u64> = self.jobs.keys().copied().collect();
+                    jobs.into_iter().for_each(|key| self.tell_removed(key));
+                }
             }
             Told::WhatToSay(answer) => {
                 // A session that broke meanwhile says nothing.
@@ -80,6 +89,13 @@ impl Daemon {
             }
         }
         self.tell_runners(&acquire::Input::Server(status));
+    }
+
+    /// Tells a job that the hub knows this relay no more, where that is so.
+    pub(super) fn tell_removed(&mut self, key: u64) {
+        if let Some(why) = self.standing.removed.clone() {
+            self.job_input(key, job::Input::RelayRemoved { why });
+        }
     }
 
     fn tell_runners(&mut self, input: &acquire::Input) {

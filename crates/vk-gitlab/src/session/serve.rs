@@ -9,7 +9,7 @@ use vk_hub_client::Redial;
 use vk_hub_client::api::Client;
 use vk_hub_client::session::{Messages, Opening, Received, SessionError, open_relay};
 use vk_hub_proto::Incarnation;
-use vk_hub_proto::node_session::VersionRange;
+use vk_hub_proto::node_session::{RefusedCode, VersionRange};
 use vk_hub_proto::relay_session::{HubRelayMessage, RelayMessage, RelayReport};
 
 use super::{Said, Told};
@@ -65,9 +65,16 @@ pub(super) async fn keep(mut link: Link) {
         match over {
             Over::Daemon => return,
             Over::Session(error) if error.is_for_good() => {
+                let removed = matches!(
+                    error,
+                    SessionError::Refused {
+                        code: RefusedCode::NotEnrolled | RefusedCode::Revoked,
+                        ..
+                    }
+                );
                 let why = chain(&error);
                 // A daemon that ends hears nothing more.
-                let _ = link.told.send(Told::RefusedForGood { why }).await;
+                let _ = link.told.send(Told::RefusedForGood { why, removed }).await;
                 return;
             }
             Over::Session(error) => {

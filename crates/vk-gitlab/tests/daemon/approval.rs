@@ -10,6 +10,7 @@ use crate::world::{Running, World, approved, server};
 fn refused() -> Told {
     Told::RefusedForGood {
         why: "an operator removed this relay".to_owned(),
+        removed: true,
     }
 }
 
@@ -161,4 +162,53 @@ async fn the_word_outlives_a_change_of_settings() {
         .await;
     let said = daemon.says().await;
     assert_eq!(said.report.unwrap().runners.len(), 2);
+}
+
+/// AUTH-05, AUTH-20, SESS-14
+#[tokio::test]
+async fn a_job_ends_in_gitlab_once_the_hub_knows_its_relay_no_more_and_not_for_a_clock_that_is_off()
+{
+    let world = World::new().await;
+    world.queue(1);
+    let daemon = world.start();
+    world.running(1).await;
+    let print = |state: &mut crate::hub::State, line: &[u8]| {
+        let jobs = state.jobs.values_mut();
+        jobs.for_each(|job| job.output.extend_from_slice(line));
+    };
+    world.hub.change(|state| print(state, b"one\n"));
+    let has_it = |state: &crate::gitlab::State| state.traces.get(&1).is_some_and(|t| t == b"one\n");
+    world.gitlab.until("it has the output", has_it).await;
+    world.hub.change(|state| {
+        state.unauthorized = true;
+        // A read that is held ends, and the next is refused.
+        print(state, b"two\n");
+    });
+    world
+        .hub
+        .until("a request is refused", |state| state.refused > 0)
+        .await;
+    let said = daemon.says().await;
+    assert_eq!(said.runners[0].jobs, 1);
+    world
+        .gitlab
+        .look(|state| assert!(!state.is_over(1), "a 401 alone ends nothing"));
+    daemon.hears(refused()).await;
+    world.over(1).await;
+    world.gitlab.look(|state| {
+        let end = state.states[&1].last().unwrap();
+        assert_eq!(end["state"], "failed");
+        assert_eq!(end["failure_reason"], "runner_system_failure");
+        let trace = String::from_utf8_lossy(&state.traces[&1]).into_owned();
+        assert!(trace.starts_with("one\n"), "{trace}");
+        assert!(
+            trace.contains("does not know this runner's daemon any more"),
+            "{trace}"
+        );
+    });
+    // The hub is still to be told to stop it, should it know the relay again.
+    world.kept("\"phase\": \"reported\"").await;
+    daemon.stop().await;
+    daemon.stop().await;
+    assert_eq!(daemon.ended().await, Ended::JobsLeft(1));
 }

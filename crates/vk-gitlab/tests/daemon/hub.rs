@@ -24,6 +24,9 @@ pub(crate) struct State {
     pub(crate) jobs: BTreeMap<String, Job>,
     /// Jobs wait until a node takes them.
     pub(crate) queues: bool,
+    /// Every request is refused with 401; how many were.
+    pub(crate) unauthorized: bool,
+    pub(crate) refused: usize,
     /// Jobs end by themselves.
     pub(crate) at_once: Option<AtOnce>,
     next: u64,
@@ -164,6 +167,10 @@ pub(crate) async fn start() -> (Hub, u16) {
 pub(crate) async fn answer(hub: Hub, seen: Seen) -> Reply {
     if hub.look(|state| state.at_once.is_none()) {
         hub.change(|state| state.seen.push(seen.clone()));
+    }
+    if hub.look(|state| state.unauthorized) {
+        hub.change(|state| state.refused += 1);
+        return Reply::json(401, &json!({ "error": "no", "code": "unauthorized" }));
     }
     let path = seen.path.split('?').next().unwrap().to_owned();
     let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();

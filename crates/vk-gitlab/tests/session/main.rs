@@ -183,9 +183,10 @@ async fn a_hub_that_refuses_for_good_is_not_dialled_again() {
         let mut session = daemon.while_(hub.session(300)).await;
         daemon.while_(session.report()).await;
         session.refuses(code).await;
-        let Some(Told::RefusedForGood { why }) = daemon.told().await else {
+        let Some(Told::RefusedForGood { why, removed }) = daemon.told().await else {
             panic!("refused for good")
         };
+        assert_eq!(removed, code != RefusedCode::BadSignature);
         assert!(why.contains("by the test"), "{why}");
         assert!(daemon.told().await.is_none(), "the session's task ended");
     }

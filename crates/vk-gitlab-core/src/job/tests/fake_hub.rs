@@ -36,6 +36,8 @@ pub(super) struct FakeHub {
     /// A cancel takes its time: the job ends when the test says so.
     pub(super) slow_cancel: bool,
     pub(super) faults: VecDeque<Fault>,
+    /// Every call is answered so.
+    pub(super) refuses: Option<HubFailure>,
 }
 
 pub(super) const HUB_JOB: JobId = JobId::from_bytes([9; 16]);
@@ -65,6 +67,9 @@ impl FakeHub {
         &mut self,
         serve: impl FnOnce(&mut FakeHub) -> Result<T, HubFailure>,
     ) -> Result<T, HubFailure> {
+        if let Some(refusal) = &self.refuses {
+            return Err(refusal.clone());
+        }
         match self.faults.pop_front() {
             Some(Fault::Fails(failure)) => Err(failure),
             Some(Fault::AnswerLost) => {
@@ -137,7 +142,8 @@ impl FakeHub {
         held_out: bool,
     ) -> Option<Result<JobView, HubFailure>> {
         let waits = after.is_some_and(|after| self.revision <= after);
-        let held = waits && !held_out && !self.forgotten && self.faults.is_empty();
+        let answers = self.faults.is_empty() && self.refuses.is_none();
+        let held = waits && !held_out && !self.forgotten && answers;
         (!held).then(|| self.call(|hub| hub.view_now()))
     }
 
@@ -151,7 +157,7 @@ impl FakeHub {
         let total = self.output.len() as u64;
         let ended = self.state == Some(JobState::Finished);
         let held = offset == total && !ended && !held_out && !self.forgotten;
-        if held && self.faults.is_empty() {
+        if held && self.faults.is_empty() && self.refuses.is_none() {
             return None;
         }
         Some(self.call(|hub| {

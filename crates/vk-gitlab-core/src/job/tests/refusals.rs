@@ -3,7 +3,7 @@
 use vk_hub_proto::client::ErrorCode;
 use vk_hub_proto::job::FailureClass;
 
-use super::fake_gitlab::Status;
+use super::fake_gitlab::{Fault, Status};
 use super::world::{World, new_job, reservation};
 use crate::job::Record;
 use crate::{HubFailure, NewJob, Work};
@@ -157,6 +157,50 @@ fn a_job_the_daemon_cannot_translate_is_failed_with_its_lines() {
             .iter()
             .any(|record| matches!(record, Record::Suffix { .. }))
     );
+}
+
+/// GL-50, GL-74
+#[test]
+fn closing_lines_come_whole_behind_output_that_nobody_here_knows_of() {
+    for (known, foreign) in [
+        ("Job triggered by policy\n", "x\n"),
+        ("", "much longer than our line ".repeat(99).as_str()),
+    ] {
+        let mut world = World::new();
+        let mut job = new_job();
+        job.preamble = known.to_owned();
+        job.work = Work::Refuse {
+            class: FailureClass::Configuration,
+            lines: vec!["ERROR: no".to_owned()],
+        };
+        let before = format!("{known}{foreign}");
+        world.gitlab.trace = before.clone().into_bytes();
+        world.take(job);
+        world.pass_secs(30);
+        assert_eq!(world.gitlab.status, Status::Failed);
+        assert_eq!(trace(&world), format!("{before}ERROR: no\n"));
+        assert_eq!(
+            world.gitlab.output, None,
+            "what is not known has no checksum"
+        );
+        world.assert_dropped();
+    }
+}
+
+/// GL-51, GL-74
+#[test]
+fn closing_lines_whose_answer_was_lost_are_not_sent_twice() {
+    let mut world = World::new();
+    let mut job = new_job();
+    job.work = Work::Refuse {
+        class: FailureClass::Configuration,
+        lines: vec!["ERROR: no".to_owned()],
+    };
+    job.preamble = String::new();
+    world.gitlab.faults.push_back(Fault::AnswerLost);
+    world.take(job);
+    world.pass_secs(60);
+    world.assert_right_end(Status::Failed);
 }
 
 /// GL-15, ADM-23, OPEN-01

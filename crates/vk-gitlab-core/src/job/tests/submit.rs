@@ -11,6 +11,10 @@ use super::world::{WALL, World, new_job};
 use crate::job::{GitLabAnswer, Note, Phase, Record};
 use crate::{HubFailure, WithoutReservation};
 
+fn unauthorized() -> HubFailure {
+    HubFailure::coded(ErrorCode::Unauthorized, 401, "vk-time is off")
+}
+
 /// ADM-28
 #[test]
 fn a_job_that_lost_its_reservation_is_submitted_without_and_says_so() {
@@ -115,6 +119,90 @@ fn an_abandoned_job_that_the_hub_then_refuses_is_dropped() {
     world.pass_secs(600);
     assert_eq!(world.gitlab.status, Status::Failed);
     world.assert_dropped();
+}
+
+/// ERR-30, STATE-09, STATE-21
+#[test]
+fn a_401_says_nothing_of_a_job_that_the_hub_may_hold_from_an_earlier_try() {
+    for earlier in ["life", "try"] {
+        let mut world = World::new();
+        world.hub.faults.push_back(Fault::AnswerLost);
+        world.take(new_job());
+        if earlier == "life" {
+            world.crash();
+            assert_eq!(world.core.record().unwrap().phase(), Phase::Taken);
+        }
+        for _ in 0..3 {
+            world.hub.fail(unauthorized());
+        }
+        world.pass_secs(10);
+        assert_eq!(
+            world.gitlab.status,
+            Status::Failed,
+            "after an earlier {earlier}"
+        );
+        let reason = world.gitlab.reason.as_deref();
+        assert_eq!(reason, Some("runner_system_failure"));
+        assert_eq!(world.core.record().unwrap().phase(), Phase::Abandoned);
+        world.hub.accept();
+        world.pass_secs(400);
+        assert_eq!(world.hub.cancels, [CancelMode::Immediate]);
+        world.assert_dropped();
+    }
+}
+
+/// ERR-30, STATE-21
+#[test]
+fn an_abandoned_job_is_not_let_go_for_a_401() {
+    let mut world = World::new();
+    world.hub.faults.push_back(Fault::AnswerLost);
+    for _ in 0..14 {
+        world.hub.fail(HubFailure::transport("unreachable"));
+    }
+    for _ in 0..3 {
+        world.hub.fail(unauthorized());
+    }
+    world.take(new_job());
+    world.pass_secs(310);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    world.hub.accept();
+    world.pass_secs(600);
+    assert_eq!(world.hub.cancels, [CancelMode::Immediate]);
+    world.assert_dropped();
+}
+
+/// ERR-30
+#[test]
+fn a_first_submission_that_is_refused_with_401_leaves_nothing_to_stop() {
+    let mut world = World::new();
+    world.hub.fail(unauthorized());
+    world.take(new_job());
+    world.pass_secs(10);
+    assert_eq!(world.hub.submissions, 1);
+    world.assert_right_end(Status::Failed);
+}
+
+/// ERR-30, STATE-21
+#[test]
+fn other_refusals_after_an_earlier_try_say_that_the_hub_holds_nothing() {
+    use ErrorCode::{ApprovalPending, Conflict, Forbidden, NotFound, TooLarge};
+    for (code, status) in [
+        (ApprovalPending, 403),
+        (Forbidden, 403),
+        (NotFound, 404),
+        (Conflict, 409),
+        (NotFound, 410),
+        (TooLarge, 413),
+    ] {
+        let mut world = World::new();
+        world.hub.fail(HubFailure::transport("cut"));
+        world.take(new_job());
+        world.crash();
+        world.hub.fail(HubFailure::coded(code, status, "no"));
+        world.pass_secs(10);
+        assert_eq!(world.hub.submissions, 2, "{code:?}");
+        world.assert_right_end(Status::Failed);
+    }
 }
 
 /// STATE-05, STATE-20

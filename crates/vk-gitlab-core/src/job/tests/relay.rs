@@ -1,0 +1,119 @@
+//! A hub that refuses what the relay signs.
+
+use std::time::Duration;
+
+use vk_hub_proto::client::{CancelMode, ErrorCode};
+
+use super::fake_gitlab::Status;
+use super::world::World;
+use crate::HubFailure;
+use crate::job::{Input, Phase, Record};
+
+const HOUR: u64 = 3600;
+
+/// A job that runs, whose hub refuses whatever comes.
+fn refusing() -> World {
+    let mut world = World::running();
+    world.print("one\n");
+    world.pass_secs(10);
+    world.hub.refuses = Some(HubFailure::coded(ErrorCode::Unauthorized, 401, "no"));
+    world
+}
+
+fn removed(world: &mut World) {
+    let why = "an operator removed this relay".to_owned();
+    world.give(Input::RelayRemoved { why });
+    world.pump();
+}
+
+/// AUTH-05, AUTH-06, SESS-15
+#[test]
+fn a_401_alone_ends_no_job_however_long_it_lasts() {
+    let mut world = refusing();
+    world.pass_secs(HOUR / 2);
+    assert_eq!(world.gitlab.status, Status::Running);
+    let record = world.core.record().unwrap();
+    assert_eq!((record.phase(), &record.ended), (Phase::Committed, &None));
+    world.hub.refuses = None;
+    world.print("two\n");
+    world.pass_secs(80);
+    assert_eq!(world.gitlab.trace, world.whole_trace());
+    world.finish(None);
+    world.pass_secs(120);
+    world.assert_right_end(Status::Success);
+}
+
+/// SESS-15
+#[test]
+fn a_relay_that_is_said_to_be_removed_and_still_answered_keeps_its_jobs() {
+    let mut world = World::running();
+    removed(&mut world);
+    world.print("one\n");
+    world.pass_secs(90);
+    assert_eq!(world.gitlab.status, Status::Running);
+    world.finish(None);
+    world.pass_secs(60);
+    world.assert_right_end(Status::Success);
+}
+
+/// AUTH-05, STATE-09
+#[test]
+fn a_job_of_a_relay_that_was_removed_is_failed_as_lost_with_what_its_trace_has() {
+    let mut world = refusing();
+    removed(&mut world);
+    world.print("never read\n");
+    world.pass_secs(120);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    let reason = world.gitlab.reason.as_deref();
+    assert_eq!(reason, Some("runner_system_failure"));
+    let trace = String::from_utf8_lossy(&world.gitlab.trace).into_owned();
+    assert_eq!(
+        trace,
+        "Job triggered by policy\none\nERROR: Job failed (system failure): the fleet hub \
+         https://hub.example.com does not know this runner's daemon any more: an operator removed \
+         this relay\n"
+    );
+    let output = world.gitlab.output.expect("a checksum");
+    assert_eq!(output.crc, super::world::crc(&world.gitlab.trace));
+    assert_eq!(world.over, 1, "its slot is free");
+    assert!(!world.removed, "the hub may still be told to stop it");
+    assert!(world.is_cancelled(CancelMode::Immediate));
+}
+
+/// AUTH-05, STATE-09
+#[test]
+fn its_record_is_kept_until_the_hub_took_the_cancel_or_the_jobs_token_ended() {
+    for comes_back in [true, false] {
+        let mut world = refusing();
+        removed(&mut world);
+        world.pass_secs(HOUR / 2);
+        assert!(!world.removed);
+        if comes_back {
+            world.hub.refuses = None;
+            world.pass_secs(200);
+            assert!(world.hub.settled);
+        } else {
+            let tries = world.hub.cancels.len();
+            assert!((10..40).contains(&tries), "{tries} in half an hour");
+            world.pass(Duration::from_secs(HOUR));
+        }
+        assert!(world.removed, "comes back: {comes_back}");
+        assert_eq!(world.records.last(), Some(&Record::Removed));
+    }
+}
+
+/// AUTH-05, STATE-04
+#[test]
+fn a_restart_between_the_refusal_and_the_end_changes_nothing() {
+    let mut world = refusing();
+    world.crash();
+    world.pump();
+    removed(&mut world);
+    world.pass_secs(120);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    let trace = String::from_utf8_lossy(&world.gitlab.trace).into_owned();
+    assert!(
+        trace.contains("one\nERROR: Job failed (system failure)"),
+        "{trace}"
+    );
+}
