@@ -7,36 +7,44 @@ use crate::acquire::{Effect, Input, VerifyAnswer};
 
 /// GL-40
 #[test]
-fn the_token_is_verified_at_start_and_daily() {
+fn the_token_is_verified_at_start_and_every_day_of_a_busy_runner() {
+    const DAY: u64 = 24 * 3600;
     let mut runner = Runner::opened(config());
-    assert!(runner.effects().contains(&Effect::Verify));
+    assert!(runner.effects().contains(&Effect::Verify), "at start");
     runner.give(Input::VerifyAnswer(VerifyAnswer::Taken));
-    let mut verifies = 0;
-    let mut hours = 0;
-    // The runner asks for jobs all the time, so that only the daily verify is due.
+    // The runner asks for jobs all the time, so that no silence is to be broken.
     runner.feed_ids();
     runner.give(Input::SlotFree(true));
     runner.reserve(1);
     runner.take_slot();
     runner.expect_request();
-    while hours < 49 {
-        for _ in 0..72 {
-            runner.pass_secs(47);
-            runner.renewed(1, 90);
-            verifies += count(&runner.effects());
+    let mut asked_at = Some(0);
+    let (mut verified, mut requests) = (Vec::new(), 0);
+    for second in 1..=2 * DAY + 3600 {
+        runner.pass_secs(1);
+        if asked_at.is_some_and(|at| at + 50 == second) {
+            asked_at = None;
             runner.no_job(None);
-            runner.renewed(1, 90);
-            runner.give(Input::SlotAnswer {
-                lane: super::runner::LANE,
-                taken: true,
-            });
-            verifies += count(&runner.effects());
-            runner.pass_secs(3);
-            runner.give(Input::VerifyAnswer(VerifyAnswer::Taken));
         }
-        hours += 1;
+        for effect in runner.effects() {
+            match effect {
+                Effect::Verify => {
+                    verified.push(second);
+                    runner.give(Input::VerifyAnswer(VerifyAnswer::Taken));
+                }
+                Effect::Renew { .. } => runner.renewed(1, 90),
+                Effect::TakeSlot { lane } => runner.give(Input::SlotAnswer { lane, taken: true }),
+                Effect::RequestJob { .. } => {
+                    requests += 1;
+                    asked_at = Some(second);
+                }
+                Effect::ReturnSlot => {}
+                other => panic!("{second}: {other:?}"),
+            }
+        }
     }
-    assert!(verifies <= 2, "{verifies}");
+    assert_eq!(verified, [DAY, 2 * DAY]);
+    assert!(requests > 3000, "busy: {requests}");
 }
 
 fn count(effects: &[Effect]) -> usize {
