@@ -6,7 +6,7 @@ use vk_hub_proto::job::FailureClass;
 use super::fake_gitlab::{Status, status};
 use super::world::{World, new_job};
 use crate::HubFailure;
-use crate::job::{GitLabAnswer, JobStatus, Note, WhyGivenUp};
+use crate::job::{GitLabAnswer, JobStatus, Note, Record, WhyGivenUp};
 
 fn with_status(code: u16, job_status: JobStatus) -> GitLabAnswer {
     GitLabAnswer {
@@ -186,11 +186,58 @@ fn canceling_in_the_final_phase_changes_nothing() {
 /// GL-59
 #[test]
 fn a_token_that_ended_under_the_job_stops_it_undelivered() {
-    let mut world = World::running();
-    world.gitlab.fault(with_status(403, JobStatus::Failed));
-    world.finish(Some(FailureClass::Timeout));
-    world.pass_secs(60);
-    world.assert_dropped();
+    for call in ["patch 24+1", "keep-alive"] {
+        for (said, why) in [
+            (None, WhyGivenUp::Forbidden),
+            (Some(JobStatus::Failed), WhyGivenUp::Failed),
+        ] {
+            let row = format!("{call} {said:?}");
+            let mut world = World::running();
+            world.pass_secs(10);
+            world.hub.slow_cancel = true;
+            world.gitlab.fault(GitLabAnswer {
+                job_status: said,
+                ..status(403)
+            });
+            if call != "keep-alive" {
+                world.print("x");
+            }
+            world.pass_secs(60);
+            assert!(world.notes.contains(&Note::GivenUp(why)), "{row}");
+            assert_eq!(world.hub.cancels, [CancelMode::Immediate], "{row}");
+            assert_eq!((world.hub.settles, world.over), (0, 1), "{row}");
+            // The job ends as the hub has it; GitLab hears of nothing any more.
+            world.print("y");
+            world.finish(Some(FailureClass::Timeout));
+            world.pass_secs(3600);
+            assert_eq!(world.gitlab.calls(), [call], "{row}");
+            assert_eq!(world.hub.settles, 1, "{row}");
+            let told = |record: &Record| matches!(record, Record::Reported { .. });
+            assert!(!world.records.iter().any(told), "{row}");
+            world.assert_dropped();
+        }
+    }
+}
+
+/// GL-59
+#[test]
+fn a_final_state_after_the_tokens_end_is_undelivered_whatever_gitlab_holds_the_job_for() {
+    for said in [None, Some(JobStatus::Running), Some(JobStatus::Failed)] {
+        let mut world = World::running();
+        world.gitlab.fault(GitLabAnswer {
+            job_status: said,
+            ..status(403)
+        });
+        world.finish(None);
+        world.pass_secs(3600);
+        let undelivered = |note: &Note| matches!(note, Note::Undelivered { .. });
+        assert!(world.notes.iter().any(undelivered), "{said:?}");
+        let told = &Record::Reported { delivered: false };
+        assert!(world.records.contains(told), "{said:?}");
+        assert_eq!(world.gitlab.calls(), ["success"], "{said:?}");
+        assert_eq!((world.hub.settles, world.over), (1, 1), "{said:?}");
+        world.assert_dropped();
+    }
 }
 
 /// STATE-09, GL-38
