@@ -23,6 +23,8 @@ pub(super) struct FakeHub {
     pub(super) submission: Option<JobSubmission>,
     pub(super) submissions: u32,
     pub(super) output: Vec<u8>,
+    /// Reads of the output that were answered: from which byte, and how many.
+    pub(super) reads: Vec<(u64, u64)>,
     pub(super) state: Option<JobState>,
     pub(super) revision: u64,
     pub(super) stage: Option<String>,
@@ -169,6 +171,7 @@ impl FakeHub {
             let most = usize::try_from(max).expect("small");
             let bytes = bytes[..bytes.len().min(most)].to_vec();
             let len = bytes.len() as u64;
+            hub.reads.push((offset, len));
             let read = OutputRead {
                 len,
                 total,

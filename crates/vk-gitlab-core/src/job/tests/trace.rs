@@ -342,16 +342,36 @@ fn the_checksum_is_kept_with_its_offset_at_most_every_ten_seconds() {
 
 /// GL-72
 #[test]
-fn a_restart_sums_only_what_no_record_covers() {
-    let mut world = World::running();
-    for n in 0..30 {
-        world.print(&format!("line {n}\n"));
-        world.pass_secs(1);
+fn a_restart_reads_and_sums_only_what_no_record_covers() {
+    // Lines as they come, and more than one patch takes.
+    for (pieces, bytes, uncovered) in [(30, 7, 70), (5, 1 << 20, 2 << 20)] {
+        let mut world = World::running();
+        for _ in 0..pieces {
+            world.print(&"x".repeat(bytes));
+            world.pass_secs(1);
+        }
+        world.pass_secs(12);
+        let preamble = new_job().preamble.len() as u64;
+        let kept = world.records.iter().rev().find_map(|record| match record {
+            Record::Patched(point) => Some(point.offset - preamble),
+            _ => None,
+        });
+        let kept = kept.expect("a checksum is kept");
+        let total = (pieces * bytes) as u64;
+        assert!(kept > 0 && total - kept > 0, "{kept} of {total} bytes");
+        assert!(total - kept <= uncovered, "{kept} of {total} bytes");
+        assert_eq!(world.gitlab.trace.len() as u64, preamble + total);
+        world.hub.reads.clear();
+        world.crash();
+        world.print("after the restart");
+        world.finish(None);
+        world.pass_secs(20);
+        world.assert_right_end(Status::Success);
+        let read: u64 = world.hub.reads.iter().map(|(_, len)| len).sum();
+        let rest = world.hub.output.len() as u64 - kept;
+        assert_eq!(read, rest, "of {total} bytes: {:?}", world.hub.reads);
+        assert_eq!(world.hub.reads[0].0, kept, "{:?}", world.hub.reads);
     }
-    world.crash();
-    world.finish(None);
-    world.pass_secs(10);
-    world.assert_right_end(Status::Success);
 }
 
 /// GL-74
