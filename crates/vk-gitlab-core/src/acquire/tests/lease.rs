@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::runner::{LANE, Runner, config, gone, job, release, renew, reservation};
+use vk_hub_proto::RequestId;
+use vk_hub_proto::client::ErrorCode;
+
+use super::runner::{LANE, Runner, config, gone, grant, job, release, renew, reservation};
 use crate::acquire::{Effect, Input, Note, RequestOutcome};
 use crate::{HubFailure, WithoutReservation};
 
@@ -50,6 +53,68 @@ fn a_reservation_lost_under_a_request_aborts_nothing_and_the_job_comes_without()
         handed_over(&runner.effects()),
         Some(Err(WithoutReservation::Gone))
     );
+}
+
+/// The ID of the one reservation that is asked for just now, from a poll that tells of room.
+fn reserves_again(runner: &mut Runner, row: &str) -> RequestId {
+    let effects = runner.effects();
+    let polls = |effect: &Effect| matches!(effect, Effect::AskCapacity { .. });
+    assert!(effects.iter().any(polls), "{row}: {effects:?}");
+    assert!(!effects.contains(&renew(1)), "{row}: {effects:?}");
+    assert!(!effects.contains(&release(1)), "{row}: {effects:?}");
+    runner.capacity(8, 1);
+    match runner.effects()[..] {
+        [Effect::Reserve { request_id, .. }] => request_id,
+        ref other => panic!("{row}: {other:?}"),
+    }
+}
+
+/// ERR-14
+#[test]
+fn a_reservation_that_is_gone_is_followed_by_another_under_a_fresh_id() {
+    for under_the_request in [false, true] {
+        for failure in [gone(), HubFailure::coded(ErrorCode::NotFound, 404, "none")] {
+            let row = format!("{under_the_request} {:?}", failure.code);
+            let mut runner = Runner::ready(config());
+            runner.effects();
+            runner.capacity(7, 1);
+            let [Effect::Reserve { request_id, .. }] = runner.effects()[..] else {
+                panic!("{row}: no reservation is asked for")
+            };
+            runner.give(Input::ReserveAnswer {
+                lane: LANE,
+                answer: Ok(grant(1, 90)),
+            });
+            runner.take_slot();
+            runner.expect_request();
+            runner.pass_secs(30);
+            assert_eq!(runner.effects(), [renew(1)], "{row}");
+            if under_the_request {
+                // The request stays open, and its answer brings nothing.
+                runner.not_renewed(1, failure);
+                assert_eq!(runner.effects(), [], "{row}");
+                runner.no_job(None);
+            } else {
+                // Nothing is open while the reservation is renewed for the next request.
+                runner.renewed(1, 90);
+                runner.pass_secs(20);
+                runner.no_job(None);
+                assert_eq!(runner.effects(), [Effect::ReturnSlot, renew(1)], "{row}");
+                runner.not_renewed(1, failure);
+            }
+            let again = reserves_again(&mut runner, &row);
+            assert_ne!(again, request_id, "{row}");
+            runner.give(Input::ReserveAnswer {
+                lane: LANE,
+                answer: Ok(grant(2, 90)),
+            });
+            runner.take_slot();
+            runner.expect_request();
+            runner.answer(RequestOutcome::Job(job(5)), None);
+            let handed = handed_over(&runner.effects());
+            assert_eq!(handed, Some(Ok(2)), "{row}: under the new one");
+        }
+    }
 }
 
 /// ADM-29

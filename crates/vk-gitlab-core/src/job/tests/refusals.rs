@@ -91,7 +91,7 @@ fn servers_and_rejections_are_told_in_the_same_two_lines() {
     }
 }
 
-/// ERR-14, ERR-30
+/// ERR-30
 #[test]
 fn every_other_refusal_fails_the_job_with_the_hubs_text() {
     for (code, status, reason) in [
