@@ -39,6 +39,8 @@ pub struct Config {
     pub system_id_file: PathBuf,
     /// Where it is kept if that place cannot be written, where the file names none.
     pub system_id_else: Option<PathBuf>,
+    /// Whether secrets are mounted by a platform that lets everybody in the container read them.
+    pub mounted_secrets: bool,
     /// The GitLab server, as configured.
     pub url: String,
     /// Its API.
@@ -150,7 +152,8 @@ impl Config {
         })?;
         let (config, mut warnings) = file::parse(&text, path)?;
         let holds_token = config.runners.iter().any(|one| one.token_file.is_none());
-        if let Some(mode) = read.readable.filter(|_| holds_token) {
+        let tells = holds_token && !config.mounted_secrets;
+        if let Some(mode) = read.readable.filter(|_| tells) {
             let path = path.display();
             warnings.push(format!(
                 "{path} holds a token and can be read by others (mode {mode:o}): chmod 0600 {path}"

@@ -16,6 +16,7 @@ pub(super) static ROOT: Keys = Keys {
         ("place_within_secs", ""),
         ("state_dir", ""),
         ("system_id_file", ""),
+        ("mounted_secrets", ""),
         ("gitlab", ""),
         ("metrics", ""),
         ("runners", ""),

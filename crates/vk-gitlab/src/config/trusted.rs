@@ -10,6 +10,9 @@ use std::path::Path;
 struct Us {
     user: u32,
     group: u32,
+    /// What the kernel shows for users that this user namespace does not have, where it has not every
+    /// user: files that a container is given from outside most often belong to one of them.
+    nobody: Option<u32>,
 }
 
 /// What matters of a file's metadata.
@@ -18,6 +21,8 @@ struct About {
     user: u32,
     group: u32,
     mode: u32,
+    /// It stands on a mount that nobody here can write to.
+    read_only: bool,
 }
 
 /// What a file is, for the rules of who may read it.
@@ -58,7 +63,10 @@ pub(super) fn read(path: &Path, most: u64, secrecy: Secrecy) -> Result<Trusted, 
         .map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     let mode = metadata.mode() & 0o777;
-    check(path, &metadata, secrecy)?;
+    let mounted = rustix::fs::fstatvfs(&file);
+    let read_only =
+        mounted.is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+    check(path, &metadata, read_only, secrecy)?;
     let bytes = bounded(file, most).map_err(cannot)?;
     let Some(bytes) = bytes else {
         return Err(format!(
@@ -69,7 +77,12 @@ pub(super) fn read(path: &Path, most: u64, secrecy: Secrecy) -> Result<Trusted, 
     Ok(Trusted { bytes, readable })
 }
 
-fn check(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), String> {
+fn check(
+    path: &Path,
+    metadata: &Metadata,
+    read_only: bool,
+    secrecy: Secrecy,
+) -> Result<(), String> {
     if !metadata.is_file() {
         return Err(format!("{} is no regular file", path.display()));
     }
@@ -77,10 +90,12 @@ fn check(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), Strin
         user: metadata.uid(),
         group: metadata.gid(),
         mode: metadata.mode() & 0o777,
+        read_only,
     };
     let us = Us {
         user: rustix::process::geteuid().as_raw(),
         group: rustix::process::getegid().as_raw(),
+        nobody: nobody(),
     };
     let wrong = judged(about, us, secrecy);
     wrong.map_or(Ok(()), |wrong| {
@@ -95,9 +110,17 @@ fn check(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), Strin
 /// What is wrong with a file of ours, as the end of a sentence. A group that is the daemon's own may
 /// write what it reads: where each user has a group, files are made so.
 fn judged(about: About, us: Us, secrecy: Secrecy) -> Option<String> {
-    let About { user, group, mode } = about;
+    let About {
+        user, group, mode, ..
+    } = about;
+    let given = us.nobody == Some(user);
     let ours = user == 0 || user == us.user || us.user == 0;
-    if !ours {
+    if given && !ours && !about.read_only {
+        return Some(format!(
+            "belongs to a user that this user namespace does not have (shown as {user}): mount it read-only, or chown it to vk-gitlab's user"
+        ));
+    }
+    if !given && !ours {
         return Some(format!(
             "belongs to user {user}, who is neither vk-gitlab's nor root: chown it to one of them"
         ));
@@ -114,10 +137,33 @@ fn judged(about: About, us: Us, secrecy: Secrecy) -> Option<String> {
     }
     if secrecy == Secrecy::Key && mode & 0o004 != 0 {
         return Some(format!(
-            "is a key that everybody can read (mode {mode:o}): chmod o-r {{}}"
+            "is a key that everybody can read (mode {mode:o}): chmod o-r {{}}, or, in a container whose platform mounts secrets so, set mounted_secrets = true"
         ));
     }
     None
+}
+
+/// What users are shown as that this user namespace does not have; none where it has every user, that
+/// one among them, or that is not known.
+fn nobody() -> Option<u32> {
+    let read = |path: &str| bounded(File::open(path).ok()?, 64 * 1024).ok()?;
+    let text = |path: &str| String::from_utf8(read(path)?).ok();
+    let shown = text("/proc/sys/kernel/overflowuid")?.trim().parse().ok()?;
+    let has = has_user(&text("/proc/self/uid_map")?, shown)?;
+    (!has).then_some(shown)
+}
+
+/// Whether a user namespace has this user, by its map: ranges of first, first outside, and length.
+fn has_user(map: &str, user: u32) -> Option<bool> {
+    for line in map.lines() {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);
+        let (first, length) = (numbers.next()?.ok()?, numbers.nth(1)?.ok()?);
+        let user = u64::from(user);
+        if user >= first && user - first < length {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// All of a file; none where it has more bytes than that.
@@ -135,6 +181,7 @@ mod tests {
     const US: Us = Us {
         user: 500,
         group: 500,
+        nobody: None,
     };
 
     #[test]
@@ -157,7 +204,12 @@ mod tests {
             (500, 500, 0o604, key, Some("chmod o-r")),
         ];
         for (user, group, mode, secrecy, wrong) in rows {
-            let about = About { user, group, mode };
+            let about = About {
+                user,
+                group,
+                mode,
+                read_only: false,
+            };
             let told = judged(about, US, secrecy);
             let fits = match (&told, wrong) {
                 (None, None) => true,
@@ -166,12 +218,60 @@ mod tests {
             };
             assert!(fits, "{about:?} {secrecy:?}: {told:?}, not {wrong:?}");
         }
-        let root = Us { user: 0, group: 0 };
+        let root = Us {
+            user: 0,
+            group: 0,
+            nobody: None,
+        };
         let theirs = About {
             user: 501,
             group: 501,
             mode: 0o600,
+            read_only: false,
         };
         assert_eq!(judged(theirs, root, open), None, "root may read anybody's");
+    }
+
+    #[test]
+    fn what_a_container_is_given_read_only_from_outside_is_trusted_as_far_as_nobody_writes_it() {
+        let inside = Us {
+            nobody: Some(65534),
+            ..US
+        };
+        let given = |user, mode, read_only| About {
+            user,
+            group: user,
+            mode,
+            read_only,
+        };
+        assert_eq!(
+            judged(given(65534, 0o400, true), inside, Secrecy::Key),
+            None
+        );
+        let rows = [
+            (given(65534, 0o400, false), inside, "mount it read-only"),
+            (given(65534, 0o420, true), inside, "chmod g-w"),
+            (given(65534, 0o402, true), inside, "chmod o-w"),
+            (given(65534, 0o444, true), inside, "mounted_secrets = true"),
+            (given(501, 0o400, true), inside, "belongs to user 501"),
+            (given(65534, 0o400, true), US, "belongs to user 65534"),
+        ];
+        for (about, us, wrong) in rows {
+            let told = judged(about, us, Secrecy::Key).unwrap();
+            assert!(told.contains(wrong), "{about:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_the_users_of_its_map() {
+        let whole = "         0          0 4294967295\n";
+        assert_eq!(has_user(whole, 65534), Some(true));
+        let rootless = "         0       1000          1\n         1     100000      65533\n";
+        assert_eq!(has_user(rootless, 65533), Some(true));
+        assert_eq!(has_user(rootless, 65534), Some(false));
+        assert_eq!(has_user("0 1000 1\n65534 100000 1\n", 65534), Some(true));
+        for nonsense in ["0\n", "a b c\n"] {
+            assert_eq!(has_user(nonsense, 0), None, "{nonsense}");
+        }
     }
 }

@@ -198,7 +198,19 @@ fn files_of_tls_that_cannot_be_used_are_refused_where_they_are_named() {
     with("tls_cert_file = \"cert.pem\"\ntls_key_file = \"key.pem\"");
     desk.mode("key.pem", 0o644);
     let key = desk.shown("key.pem");
-    desk.refuses(&["run"], &format!("{config}:7: runners[0].tls_key_file: {key} is a key that everybody can read (mode 644): chmod o-r {key}"));
+    desk.refuses(&["run"], &format!("{config}:7: runners[0].tls_key_file: {key} is a key that everybody can read (mode 644): chmod o-r {key}, or, in a container whose platform mounts secrets so, set mounted_secrets = true"));
+    let text = fs::read_to_string(desk.path("config.toml")).unwrap();
+    desk.configure(&format!("mounted_secrets = true\n{text}"));
+    for name in ["key.pem", "ci.token", "config.toml"] {
+        desk.mode(name, 0o444);
+    }
+    let said = desk.run(&["config", "check"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    desk.mode("key.pem", 0o446);
+    desk.refuses(
+        &["run"],
+        &format!("{config}:8: runners[0].tls_key_file: {key} can be written by everybody (mode 446): chmod o-w {key}"),
+    );
 }
 
 /// STATE-06, STATE-07, STATE-08

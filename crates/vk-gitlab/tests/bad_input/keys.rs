@@ -45,6 +45,7 @@ const ROWS: &[Row] = &[
     ("metrics.listen", "listen = \":9252\"", "\":9252\" is neither an address like 127.0.0.1:9252 nor unix: with an absolute path"),
     ("metrics.listen", "listen = \"unix:relative\"", "\"unix:relative\" is neither an address like 127.0.0.1:9252 nor unix: with an absolute path"),
     ("metrics.listen", "listen = \"unix:/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"", "a Unix socket's path has at most 107 bytes"),
+    ("mounted_secrets", "mounted_secrets = \"yes\"", "it must be true or false, without quotes, and is a text"),
     ("metrics.project_labels", "project_labels = \"true\"", "it must be true or false, without quotes, and is a text"),
     ("metrics.project_labels", "project_labels = 1", "it must be true or false, without quotes, and is a whole number"),
     ("runners.name", "name = \"\"", "it is empty: give it a value, or take the key away"),
