@@ -1,6 +1,10 @@
 //! Throughput of a trace, as ratios to copying the same bytes: `cargo run --release -p vk-trace
 //! --example throughput [ROW]`. Each row is the best of several rounds over 16 MiB, in processor time of
 //! the one thread, so that a busy machine disturbs little.
+//!
+//! With `--bench` a line for each row of `make bench`: its name, what it is of (`lines`, `pathological`,
+//! `random`, `copy`) and the milliseconds that a GB takes: of bytes in for `lines`, else
+//! of bytes in or out, whichever are more.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,6 +21,7 @@ use vk_trace::{Kind, Origin, ReadTime, Secrets, Settings, Trace};
 const TOTAL: usize = 16 << 20;
 const READ: usize = 64 << 10;
 const ROUNDS: usize = 9;
+const RANDOM: &str = "overlaps in random letters";
 
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
@@ -153,12 +158,46 @@ fn copy(text: &[u8]) -> Duration {
     best
 }
 
-fn row(name: &str, text: &[u8], read: usize, secrets: &Secrets, floor: Duration) {
+/// What a row is of, for `--bench`.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Lines as jobs write them.
+    Lines,
+    /// What a hostile job writes.
+    Pathological,
+    /// Overlapping secrets at random, which is slower than all else.
+    Random,
+    /// Of this table alone.
+    Table,
+}
+
+fn wanted() -> Option<String> {
+    std::env::args().nth(1)
+}
+
+fn is_bench() -> bool {
+    wanted().is_some_and(|wanted| wanted == "--bench")
+}
+
+fn row(of: Of, name: &str, text: &[u8], read: usize, secrets: &Secrets, floor: Duration) {
+    let of = match of {
+        Of::Lines => "lines",
+        Of::Pathological => "pathological",
+        Of::Random => "random",
+        Of::Table => "table",
+    };
+    if is_bench() {
+        if of != "table" {
+            let (took, len) = trace(text, read, secrets, true);
+            let out = len * (TOTAL / 1024) / (TOTAL.max(text.len()) / 1024);
+            let bytes = if of == "lines" { TOTAL } else { TOTAL.max(out) };
+            let millis = took.as_secs_f64() * 1e12 / bytes as f64;
+            println!("{name}\t{of}\t{millis:.0}");
+        }
+        return;
+    }
     // An argument picks the rows whose name has it.
-    if std::env::args()
-        .nth(1)
-        .is_some_and(|wanted| !name.contains(&wanted))
-    {
+    if wanted().is_some_and(|wanted| !name.contains(&wanted)) {
         return;
     }
     for stamps in [true, false] {
@@ -177,11 +216,14 @@ fn row(name: &str, text: &[u8], read: usize, secrets: &Secrets, floor: Duration)
 fn main() {
     let (secrets, usual) = (secrets(), lines(120));
     let floor = copy(&usual);
-    println!(
-        "memcpy: {:.2} GB/s",
-        TOTAL as f64 / floor.as_secs_f64() / 1e9
-    );
+    let rate = TOTAL as f64 / floor.as_secs_f64() / 1e9;
+    if is_bench() {
+        println!("copying\tcopy\t{:.0}", 1e3 / rate);
+    } else {
+        println!("memcpy: {rate:.2} GB/s");
+    }
     row(
+        Of::Lines,
         "120-byte lines, reads of 64 KiB",
         &usual,
         READ,
@@ -189,14 +231,23 @@ fn main() {
         floor,
     );
     row(
+        Of::Lines,
         "20-byte lines, reads of 64 KiB",
         &lines(20),
         READ,
         &secrets,
         floor,
     );
-    row("120-byte lines, a read each", &usual, 120, &secrets, floor);
     row(
+        Of::Table,
+        "120-byte lines, a read each",
+        &usual,
+        120,
+        &secrets,
+        floor,
+    );
+    row(
+        Of::Table,
         "20-byte lines, a read each",
         &lines(20),
         20,
@@ -204,6 +255,7 @@ fn main() {
         floor,
     );
     row(
+        Of::Table,
         "120-byte lines, no secrets",
         &usual,
         READ,
@@ -211,7 +263,9 @@ fn main() {
         floor,
     );
 
-    println!("pathological:");
+    if !is_bench() {
+        println!("pathological:");
+    }
     let phrases = |list: &[&str]| {
         let mut secrets = self::secrets();
         list.iter()
@@ -239,7 +293,7 @@ fn main() {
             &phrases(&["abaab", "abaababaabaab", "ab"]),
         ),
         (
-            "overlaps in random letters",
+            RANDOM,
             "ab",
             &phrases(&["abaab", "aab", "abba", "bbbab", "ba"]),
         ),
@@ -284,7 +338,7 @@ fn main() {
         let mut text = repeated(piece);
         match name {
             "invalid bytes" => text.fill(0xff),
-            "overlaps in random letters" => {
+            RANDOM => {
                 let mut random = Random(5);
                 text.iter_mut()
                     .for_each(|byte| *byte = b'a' + random.next().to_le_bytes()[0] % 2);
@@ -296,6 +350,11 @@ fn main() {
             }
             _ => {}
         }
-        row(name, &text, READ, secrets, floor);
+        let of = if name == RANDOM {
+            Of::Random
+        } else {
+            Of::Pathological
+        };
+        row(of, name, &text, READ, secrets, floor);
     }
 }

@@ -1,7 +1,7 @@
 //! `vk-bench ROOT [RESULTS [PART…]]`: ratios against floors that are measured in the same run, each beside
 //! what it is compared with, and counts against their limits. ROOT holds the programs, boot bundle,
 //! images and examples as `scripts/lay-out.sh` lays them out; RESULTS gets the table as JSON. PARTs
-//! are `hello`, `alone` and `many`: all where none is named.
+//! are `hello`, `trace`, `alone` and `many`: all where none is named.
 //!
 //! Ends 1 where a row is over its limit, 2 where something could not be measured.
 
@@ -20,6 +20,7 @@ mod lab;
 mod many;
 mod program;
 mod table;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,7 +47,10 @@ fn run() -> anyhow::Result<bool> {
         [] => bail!("usage: vk-bench ROOT [RESULTS [PART…]]"),
     };
     if let Some(part) = parts.iter().find(|part| !is_part(part)) {
-        bail!("there is no part {}: hello, alone, many", part.display());
+        bail!(
+            "there is no part {}: hello, trace, alone, many",
+            part.display()
+        );
     }
     let meant = |name| parts.is_empty() || parts.iter().any(|part| *part == Path::new(name));
     let root = root.canonicalize().context("finding ROOT")?;
@@ -54,6 +58,9 @@ fn run() -> anyhow::Result<bool> {
     let mut rows = Vec::new();
     if meant("hello") {
         rows.push(hello::measure(&root)?);
+    }
+    if meant("trace") {
+        rows.extend(trace::measure(&root)?);
     }
     if meant("alone") {
         rows.extend(alone::measure(&root)?);
@@ -75,7 +82,7 @@ fn run() -> anyhow::Result<bool> {
 }
 
 fn is_part(name: &Path) -> bool {
-    ["hello", "alone", "many"]
+    ["hello", "trace", "alone", "many"]
         .iter()
         .any(|part| name == Path::new(part))
 }
