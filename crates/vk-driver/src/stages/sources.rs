@@ -8,34 +8,61 @@ use vk_stage_core::StageEnd;
 
 use super::{failed, script, system};
 use crate::git::{Pulled, Updated};
-use crate::job::{Job, StopWatch};
+use crate::job::{Job, Sourcing, StopWatch};
 use crate::script::{notice, warning};
 use crate::settings::{Strategy, Submodules};
 use crate::sources::{self, Sourced, class};
 
 pub(super) async fn run(job: &Arc<Job>, attempt: u32, stop: StopWatch) -> Result<(), StageEnd> {
-    let begun = job.shared().sourcing.take();
     if !job.shared().mounted {
-        let mut sourcing = match begun {
-            Some(sourcing) => sourcing,
-            None => sources::begin(job, attempt),
+        let (begun, sourced) = {
+            let mut shared = job.shared();
+            (shared.sourcing.take(), shared.sourced.clone())
         };
-        job.activity(Some("bringing the sources"));
-        if let Err(end) = before(job, stop.clone()).await {
-            // Another attempt takes what this one began.
-            job.shared().sourcing = Some(sourcing);
-            return Err(end);
+        let sourced = match sourced {
+            Some(sourced) => {
+                before(job, stop.clone()).await?;
+                sourced
+            }
+            None => bring(job, begun, attempt, stop.clone()).await?,
+        };
+        if sourced.over_base {
+            mount(job, sources::BASE, TreeAccess::ReadOnly).await?;
         }
-        job.output.say(&announce_fetch(job));
-        let sourced = (&mut sourcing.0).await.map_err(system)?;
-        let sourced = sourced.map_err(|(own, message)| failed(class(own), message))?;
-        mount(job).await?;
+        mount(job, sources::DISK, TreeAccess::Overlay).await?;
+        job.shared().mounted = true;
         announce(job, &sourced);
     } else {
         before(job, stop.clone()).await?;
     }
     job.activity(None);
     script::hook(job, HookName::PostGetSourcesScript, stop).await
+}
+
+/// Waits for the sources. Once they are there an attempt that comes later has them too: their disk may
+/// be other jobs' base by then, and is not written again.
+async fn bring(
+    job: &Arc<Job>,
+    begun: Option<Sourcing>,
+    attempt: u32,
+    stop: StopWatch,
+) -> Result<Arc<Sourced>, StageEnd> {
+    let mut sourcing = match begun {
+        Some(sourcing) => sourcing,
+        None => sources::begin(job, attempt),
+    };
+    job.activity(Some("bringing the sources"));
+    if let Err(end) = before(job, stop).await {
+        // Another attempt takes what this one began.
+        job.shared().sourcing = Some(sourcing);
+        return Err(end);
+    }
+    job.output.say(&announce_fetch(job));
+    let sourced = (&mut sourcing.0).await.map_err(system)?;
+    let sourced = sourced.map_err(|(own, message)| failed(class(own), message))?;
+    let sourced = Arc::new(sourced);
+    job.shared().sourced = Some(Arc::clone(&sourced));
+    Ok(sourced)
 }
 
 /// The hook before the checkout. What it leaves at the project's place is no part of the tree,
@@ -53,25 +80,17 @@ async fn before(job: &Job, stop: StopWatch) -> Result<(), StageEnd> {
     script::clear_project(job, stop).await
 }
 
-/// All of the builds' directory is one tree, so that a job may remove its own.
-async fn mount(job: &Job) -> Result<(), StageEnd> {
+/// All of the builds' directory is one tree, so that a job may remove its own. What is mounted there
+/// already is seen where a later overlay has nothing.
+async fn mount(job: &Job, disk: &str, access: TreeAccess) -> Result<(), StageEnd> {
     let volume = {
         let shared = job.shared();
-        shared
-            .vm
-            .as_ref()
-            .and_then(|vm| vm.volume(sources::DISK).cloned())
+        shared.vm.as_ref().and_then(|vm| vm.volume(disk).cloned())
     };
-    let volume = volume.ok_or_else(|| system("the VM has no disk for the sources"))?;
+    let volume = volume.ok_or_else(|| system(format!("the VM has no disk {disk}")))?;
     let at = job.place.builds_dir.clone().into_bytes();
-    let plan = MountTree {
-        volume,
-        at,
-        access: TreeAccess::Overlay,
-    };
-    job.guest()?.mount_tree(plan).await.map_err(system)?;
-    job.shared().mounted = true;
-    Ok(())
+    let plan = MountTree { volume, at, access };
+    job.guest()?.mount_tree(plan).await.map_err(system)
 }
 
 /// What is said before the checkout.
@@ -92,7 +111,7 @@ fn announce_fetch(job: &Job) -> String {
 
 fn announce(job: &Job, sourced: &Sourced) {
     let sources = &job.spec().sources;
-    let brought = sourced.0.as_ref();
+    let brought = sourced.brought.as_ref();
     if let Some(brought) = brought {
         let dir = &job.place.project_dir;
         job.output.say(&format!(
