@@ -144,6 +144,8 @@ fn made(job: &JobModel, variables: Variables, when: When, allow_failure: AllowFa
         after_script: job.after_script.clone(),
         variables,
         artifacts: job.artifacts.clone(),
+        caches: job.caches.clone(),
+        pre_get_sources: job.pre_get_sources.clone(),
         needs: None,
         dependencies: None,
         timeout_secs: job.timeout_secs,

@@ -27,5 +27,5 @@ pub use config::Config;
 pub use context::Context;
 pub use error::{ConfigError, Fault, Position};
 pub use pipeline::{
-    AllowFailure, Artifacts, ArtifactsWhen, Image, Job, Pipeline, Retry, Variable, When,
+    AllowFailure, Artifacts, ArtifactsWhen, Cache, Image, Job, Pipeline, Retry, Variable, When,
 };

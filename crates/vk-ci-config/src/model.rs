@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Position;
 use crate::expression::Expression;
-use crate::pipeline::{AllowFailure, Artifacts, Image, Retry, Variable, When};
+use crate::pipeline::{AllowFailure, Artifacts, Cache, Image, Retry, Variable, When};
 
 /// A name and where it stands.
 #[derive(Debug, Clone)]
@@ -45,6 +45,10 @@ pub(crate) struct JobModel {
     pub(crate) variables: BTreeMap<String, Variable>,
     /// Its artifacts.
     pub(crate) artifacts: Option<Artifacts>,
+    /// Its caches.
+    pub(crate) caches: Vec<Cache>,
+    /// `hooks:pre_get_sources_script`.
+    pub(crate) pre_get_sources: Vec<String>,
     /// `needs`.
     pub(crate) needs: Option<Vec<Need>>,
     /// `dependencies`.

@@ -43,6 +43,10 @@ pub struct Job {
     pub variables: BTreeMap<String, Variable>,
     /// What it leaves behind.
     pub artifacts: Option<Artifacts>,
+    /// What it keeps for later jobs.
+    pub caches: Vec<Cache>,
+    /// `hooks:pre_get_sources_script`.
+    pub pre_get_sources: Vec<String>,
     /// Jobs of this pipeline that must end first; all of earlier stages where there is no list.
     pub needs: Option<Vec<String>>,
     /// Jobs of this pipeline whose artifacts it gets; all of earlier stages where there is no list.
@@ -97,7 +101,7 @@ pub enum AllowFailure {
     },
 }
 
-/// When artifacts are kept.
+/// When artifacts or a cache are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArtifactsWhen {
@@ -108,6 +112,37 @@ pub enum ArtifactsWhen {
     OnFailure,
     /// In any case.
     Always,
+}
+
+impl ArtifactsWhen {
+    /// By its word.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        match word {
+            "on_success" => Some(Self::OnSuccess),
+            "on_failure" => Some(Self::OnFailure),
+            "always" => Some(Self::Always),
+            _ => None,
+        }
+    }
+}
+
+/// What a job keeps for later ones, under a key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Cache {
+    /// Its key, variables not expanded; `default` where the file has none.
+    pub key: String,
+    /// Its paths, as glob patterns.
+    pub paths: Vec<String>,
+    /// Untracked files too.
+    pub untracked: bool,
+    /// Shared between protected and other branches.
+    pub unprotect: bool,
+    /// `pull-push`, `pull`, `push`, or a variable that holds one of them.
+    pub policy: String,
+    /// When it is kept.
+    pub when: ArtifactsWhen,
+    /// Keys to look for where there is nothing under its own, variables not expanded.
+    pub fallback_keys: Vec<String>,
 }
 
 /// What a job leaves behind.

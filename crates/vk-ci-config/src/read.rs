@@ -2,6 +2,7 @@
 //! a fault with its place.
 
 mod artifacts;
+mod cache;
 mod duration;
 mod job;
 mod needs;

@@ -29,7 +29,6 @@ fn in_job(line: &str) -> String {
 #[test]
 fn keywords_that_are_not_supported_are_refused_where_they_stand() {
     let keys = [
-        "cache: {paths: [a]}",
         "services: [a]",
         "only: [main]",
         "except: [main]",
@@ -41,7 +40,6 @@ fn keywords_that_are_not_supported_are_refused_where_they_stand() {
         "resource_group: x",
         "secrets: {A: b}",
         "id_tokens: {A: b}",
-        "hooks: {pre_get_sources_script: x}",
         "inherit: {default: false}",
         "interruptible: true",
         "pages: true",
@@ -53,7 +51,7 @@ fn keywords_that_are_not_supported_are_refused_where_they_stand() {
         let says = format!("`{name}` is not supported here");
         one(&in_job(key), "ci.yml:3:3: job \"j\": ", &says);
     }
-    for key in ["include: a.yml", "services: [a]", "cache: {}", "types: [a]"] {
+    for key in ["include: a.yml", "services: [a]", "types: [a]"] {
         one(
             &format!("j: {{script: x}}\n{key}\n"),
             "ci.yml:2:1: `",
@@ -156,9 +154,9 @@ fn keywords_that_are_none_are_refused_where_they_stand() {
             "`workflow:rules:allow",
         ),
         (
-            "default: {cache: {}}",
+            "default: {coverage: /x/}",
             "2:11",
-            "`cache` is not supported in `default`",
+            "`coverage` is not supported in `default`",
         ),
         (
             "default: {timeout: 1h}",
@@ -522,4 +520,38 @@ fn files_jobs_and_copies_are_bounded() {
     }
     text.push_str("j: {script: !reference [.r9, script]}\n");
     one(&text, "ci.yml:", "written out");
+}
+
+#[test]
+fn a_cache_that_gitlab_would_refuse_or_that_cannot_be_had_is_refused_where_it_stands() {
+    let rows = [
+        ("cache: 1", "3:10", "`cache` takes a mapping"),
+        ("cache: [a]", "3:11", "`cache` takes mappings"),
+        (
+            "cache: [{}, {}, {}, {}, {}]",
+            "3:10",
+            "`cache` has more than 4",
+        ),
+        (
+            "cache: {key: {files: [a]}}",
+            "3:16",
+            "`cache:key` of `files`",
+        ),
+        ("cache: {policy: never}", "3:19", "`cache:policy` takes"),
+        ("cache: {when: manual}", "3:17", "`cache:when` takes"),
+        (
+            "cache: {fallback_keys: [a, b, c, d, e, f]}",
+            "3:26",
+            "more than 5",
+        ),
+        ("cache: {path: [a]}", "3:11", "`cache:path` is no keyword"),
+        (
+            "hooks: {post_get_sources_script: x}",
+            "3:11",
+            "`hooks:post_get_sources_script` is no keyword",
+        ),
+    ];
+    for (line, place, says) in rows {
+        one(&in_job(line), &format!("ci.yml:{place}: job \"j\": "), says);
+    }
 }

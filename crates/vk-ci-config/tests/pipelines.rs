@@ -6,7 +6,7 @@
     reason = "a test may"
 )]
 
-use vk_ci_config::{AllowFailure, Config, Context, Job, Pipeline, When};
+use vk_ci_config::{AllowFailure, ArtifactsWhen, Cache, Config, Context, Job, Pipeline, When};
 
 fn context(variables: &[(&str, &str)]) -> Context {
     let pairs = variables
@@ -407,4 +407,54 @@ fn a_keyword_that_is_null_is_as_if_it_were_not_there() {
         (&job(&pipeline, "j").image, &job(&pipeline, "j").needs),
         (&None, &None)
     );
+}
+
+#[test]
+fn a_cache_has_what_gitlab_gives_it_and_a_job_gets_rid_of_one_by_an_empty_mapping() {
+    let text = "cache: {paths: [a]}
+a: {script: x}
+b: {script: x, cache: {}}
+c:
+  script: x
+  cache:
+    - key: deps-$CI_COMMIT_REF_SLUG
+      paths: [deps/]
+      policy: pull
+      fallback_keys: [deps]
+    - {key: odd, untracked: true, unprotect: true, policy: $HOW, when: always}
+";
+    let pipeline = pipeline(text);
+    let plain = Cache {
+        key: "default".to_owned(),
+        paths: vec!["a".to_owned()],
+        policy: "pull-push".to_owned(),
+        ..Cache::default()
+    };
+    assert_eq!(job(&pipeline, "a").caches, [plain]);
+    assert_eq!(job(&pipeline, "b").caches, []);
+    let [deps, odd] = &job(&pipeline, "c").caches[..] else {
+        panic!("two caches");
+    };
+    assert_eq!(deps.key, "deps-$CI_COMMIT_REF_SLUG");
+    assert_eq!(
+        (deps.policy.as_str(), deps.when),
+        ("pull", ArtifactsWhen::OnSuccess)
+    );
+    assert_eq!(deps.fallback_keys, ["deps"]);
+    assert_eq!(
+        (odd.policy.as_str(), odd.when),
+        ("$HOW", ArtifactsWhen::Always)
+    );
+    assert!(odd.untracked && odd.unprotect && !deps.untracked && !deps.unprotect);
+}
+
+#[test]
+fn a_job_has_the_hook_of_default_unless_it_has_its_own() {
+    let text = "default: {hooks: {pre_get_sources_script: [a, b]}}
+a: {script: x}
+b: {script: x, hooks: {pre_get_sources_script: c}}
+";
+    let pipeline = pipeline(text);
+    assert_eq!(job(&pipeline, "a").pre_get_sources, ["a", "b"]);
+    assert_eq!(job(&pipeline, "b").pre_get_sources, ["c"]);
 }

@@ -48,8 +48,8 @@ Examples:
       vk-lab trigger --admin ./lab.sock -
 
 A pipeline is {project, ref, stages, variables, jobs}; a job is {name, stage, image, script,
-after_script, variables, artifacts, needs, dependencies, timeout, allow_failure, when, tags, retry,
-response}; `response` is merged into the job response as it leaves.
+after_script, variables, artifacts, cache, pre_get_sources_script, needs, dependencies, timeout,
+allow_failure, when, tags, retry, response}; `response` is merged into the job response as it leaves.
 A variable is a string, or {value, masked, file, raw}. What is not known is refused.";
 
 /// Runs a project's pipeline on this host, and plays GitLab: the server side of the runner API, git,

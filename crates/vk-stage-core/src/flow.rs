@@ -207,6 +207,9 @@ impl StageCore {
             self.entered_steps = true;
             let timeout = self.plan.script_timeout;
             self.script_deadline = timeout.map(|timeout| self.now.after(timeout));
+            for warning in std::mem::take(&mut self.plan.script_warnings) {
+                out.effect(Effect::Print(Line::Settings(vec![warning])));
+            }
         }
         if stage == Stage::AfterScript && self.entered_steps {
             let status = match (self.stopped, &self.failure) {

@@ -51,6 +51,8 @@ pub struct Plan {
     pub kill_grace: Duration,
     /// What was not understood or was cut, for one warning.
     pub warnings: Vec<String>,
+    /// The same of the scripts' timeouts: a warning each, where the first script would begin.
+    pub script_warnings: Vec<String>,
 }
 
 /// One step. What a step says of its own `when` and `allow_failure` is left aside, as gitlab-runner
@@ -94,6 +96,8 @@ impl Plan {
         let mut settings = Settings {
             variable: &variable,
             warnings: Vec::new(),
+            cut: Vec::new(),
+            script_warnings: Vec::new(),
         };
         let timeout = match job.timeout_secs {
             0 => DEFAULT_TIMEOUT,
@@ -110,11 +114,11 @@ impl Plan {
             after_script_timeout: settings
                 .timeout("RUNNER_AFTER_SCRIPT_TIMEOUT", timeout)
                 .unwrap_or(DEFAULT_AFTER_SCRIPT_TIMEOUT),
-            after_script_ignore_errors: settings.flag("AFTER_SCRIPT_IGNORE_ERRORS", true),
             prepare_attempts: 3,
             get_sources_attempts: settings.attempts("GET_SOURCES_ATTEMPTS"),
-            restore_cache_attempts: settings.attempts("RESTORE_CACHE_ATTEMPTS"),
             download_attempts: settings.attempts("ARTIFACT_DOWNLOAD_ATTEMPTS"),
+            restore_cache_attempts: settings.attempts("RESTORE_CACHE_ATTEMPTS"),
+            after_script_ignore_errors: settings.flag("AFTER_SCRIPT_IGNORE_ERRORS", true),
             exponential_backoff: settings.flag("FF_USE_EXPONENTIAL_BACKOFF_STAGE_RETRY", true),
             restores_cache: job.caches.iter().any(|cache| cached(&cache)),
             downloads_artifacts: job.dependencies.iter().any(|dependency| {
@@ -129,7 +133,9 @@ impl Plan {
             archives_cache: Wanted::of(job.caches.iter().filter(cached).map(|c| c.when)),
             uploads_artifacts: Wanted::of(job.artifacts.iter().filter(selects).map(|a| a.when)),
             kill_grace: Duration::from_secs(10),
-            warnings: settings.warnings,
+            // As gitlab-runner has them: what it cuts, it cuts once all is read.
+            warnings: [settings.warnings, settings.cut].concat(),
+            script_warnings: settings.script_warnings,
         }
     }
 
@@ -220,6 +226,10 @@ fn steps(job: &CiJob) -> Vec<StepPlan> {
 struct Settings<'a, F: Fn(&str) -> Option<String>> {
     variable: &'a F,
     warnings: Vec<String>,
+    /// What was out of its range.
+    cut: Vec<String>,
+    /// What is wrong with the scripts' timeouts.
+    script_warnings: Vec<String>,
 }
 
 impl<F: Fn(&str) -> Option<String>> Settings<'_, F> {
@@ -232,15 +242,19 @@ impl<F: Fn(&str) -> Option<String>> Settings<'_, F> {
         self.warnings.push(text);
     }
 
+    fn warn_of_script(&mut self, text: String) {
+        self.script_warnings.push(text);
+    }
+
     /// A timeout, none where none above zero is given.
     fn timeout(&mut self, name: &str, job: Duration) -> Option<Duration> {
         let value = self.get(name)?;
         match duration::parse(&value) {
-            None => self.warn(format!("Ignoring malformed {name} timeout: {value}")),
+            None => self.warn_of_script(format!("Ignoring malformed {name} timeout: {value}")),
             Some(Signed::Negative) => {
-                self.warn(format!("Ignoring relative {name} timeout: {value}"));
+                self.warn_of_script(format!("Ignoring relative {name} timeout: {value}"));
             }
-            Some(Signed::Positive(timeout)) if timeout > job => self.warn(format!(
+            Some(Signed::Positive(timeout)) if timeout > job => self.warn_of_script(format!(
                 "{name} timeout: {value} is longer than job timeout. Setting to job timeout"
             )),
             Some(Signed::Positive(timeout)) => return Some(timeout).filter(|t| !t.is_zero()),
@@ -260,7 +274,7 @@ impl<F: Fn(&str) -> Option<String>> Settings<'_, F> {
         };
         let cut = attempts.clamp(1, 10);
         if cut != attempts {
-            self.warn(format!(
+            self.cut.push(format!(
                 "{name}: number of attempts out of the range [1, 10], clamping to: {cut}"
             ));
         }

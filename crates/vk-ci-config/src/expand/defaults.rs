@@ -6,20 +6,22 @@ use crate::limit::{MAX_JOBS, MAX_NAME};
 use crate::yaml::{Entry, Map, Node, Value};
 
 /// Keywords that jobs take from `default`, in the order in which they are written.
-const DEFAULTS: [&str; 6] = [
+const DEFAULTS: [&str; 8] = [
     "image",
     "tags",
     "before_script",
     "after_script",
     "artifacts",
+    "cache",
+    "hooks",
     "retry",
 ];
 /// Those of them that may also stand at the top of the file.
-const AT_TOP: [&str; 3] = ["image", "before_script", "after_script"];
+const AT_TOP: [&str; 4] = ["image", "before_script", "after_script", "cache"];
 /// What else the top of the file may have.
 const GLOBALS: [&str; 4] = ["stages", "variables", "workflow", "default"];
 /// What GitLab knows there and this does not.
-const REFUSED: [&str; 6] = ["include", "services", "cache", "spec", "types", "pages"];
+const REFUSED: [&str; 5] = ["include", "services", "spec", "types", "pages"];
 /// Keywords whose lists may lie in lists.
 const NESTED: [&str; 4] = ["before_script", "script", "after_script", "rules"];
 

@@ -78,16 +78,12 @@ pub(super) fn artifacts(node: &Node, faults: &mut Faults) -> Option<Artifacts> {
 }
 
 fn when(node: &Node, faults: &mut Faults) -> Option<ArtifactsWhen> {
-    match text(node, "artifacts:when", faults)?.as_str() {
-        "on_success" => Some(ArtifactsWhen::OnSuccess),
-        "on_failure" => Some(ArtifactsWhen::OnFailure),
-        "always" => Some(ArtifactsWhen::Always),
-        _ => {
-            let what = "`artifacts:when` takes on_success, on_failure or always";
-            faults.add(node.at, what, "give one of them");
-            None
-        }
+    let when = ArtifactsWhen::named(&text(node, "artifacts:when", faults)?);
+    if when.is_none() {
+        let what = "`artifacts:when` takes on_success, on_failure or always";
+        faults.add(node.at, what, "give one of them");
     }
+    when
 }
 
 fn expire_in(node: &Node, faults: &mut Faults) -> Option<String> {

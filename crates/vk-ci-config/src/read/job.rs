@@ -1,8 +1,8 @@
 //! A job.
 
 use super::duration::seconds;
-use super::value::{given, known, name, text, text_or_texts, texts, wrong};
-use super::{artifacts, needs, retry, rules, variables};
+use super::value::{given, known, map as mapping, name, text, text_or_texts, texts, wrong};
+use super::{artifacts, cache, needs, retry, rules, variables};
 use crate::expression::Patterns;
 use crate::faults::Faults;
 use crate::limit::MAX_TIMEOUT_SECS;
@@ -10,7 +10,7 @@ use crate::model::{JobModel, Named};
 use crate::pipeline::{AllowFailure, Image, When};
 use crate::yaml::{Entry, Map, Node, Value};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "stage",
     "image",
     "before_script",
@@ -18,6 +18,8 @@ const KEYS: [&str; 16] = [
     "after_script",
     "variables",
     "artifacts",
+    "cache",
+    "hooks",
     "needs",
     "dependencies",
     "rules",
@@ -30,13 +32,11 @@ const KEYS: [&str; 16] = [
 ];
 
 /// Keywords of GitLab that are not supported.
-const REFUSED: [&str; 26] = [
-    "cache",
+const REFUSED: [&str; 24] = [
     "coverage",
     "dast_configuration",
     "environment",
     "except",
-    "hooks",
     "id_tokens",
     "identity",
     "inherit",
@@ -91,6 +91,12 @@ pub(super) fn job(
             .map(|node| variables::of_job(node, faults))
             .unwrap_or_default(),
         artifacts: given(map, "artifacts").and_then(|node| artifacts::artifacts(node, faults)),
+        caches: given(map, "cache")
+            .map(|node| cache::caches(node, faults))
+            .unwrap_or_default(),
+        pre_get_sources: given(map, "hooks")
+            .map(|node| hooks(node, faults))
+            .unwrap_or_default(),
         needs: given(map, "needs").and_then(|node| needs::needs(node, faults)),
         dependencies: given(map, "dependencies").and_then(|node| needs::dependencies(node, faults)),
         timeout_secs: given(map, "timeout").and_then(|node| timeout(node, faults)),
@@ -110,6 +116,15 @@ fn lines(map: &Map, keyword: &str, faults: &mut Faults) -> Vec<String> {
     let node = given(map, keyword);
     node.map(|node| text_or_texts(node, keyword, faults))
         .unwrap_or_default()
+}
+
+/// The one hook that GitLab has.
+fn hooks(node: &Node, faults: &mut Faults) -> Vec<String> {
+    let Some(map) = mapping(node, "hooks", faults) else {
+        return Vec::new();
+    };
+    known(map, "hooks:", &["pre_get_sources_script"], &[], faults);
+    lines(map, "pre_get_sources_script", faults)
 }
 
 /// `before_script` and `script`; the latter must be there.

@@ -159,11 +159,21 @@ pub(super) struct ConfigArguments {
     /// only checked.
     #[arg(long)]
     merged: bool,
+    /// As the pipeline that `vk-lab trigger` takes, its rules decided.
+    #[arg(long, conflicts_with = "merged")]
+    pipeline: bool,
+    /// Project variables that its rules look at: TOML, mode 0600, outside the project.
+    #[arg(long, value_name = "FILE", requires = "pipeline")]
+    variables: Option<PathBuf>,
 }
 
 pub(super) fn config(arguments: &ConfigArguments) -> ExitCode {
-    match run::merged(&arguments.dir) {
-        Ok(text) if arguments.merged => {
+    let text = match arguments.pipeline {
+        true => run::pipeline_json(&arguments.dir, arguments.variables.clone()),
+        false => run::merged(&arguments.dir),
+    };
+    match text {
+        Ok(text) if arguments.merged || arguments.pipeline => {
             // A reader that goes away has seen what it wanted.
             let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
             ExitCode::SUCCESS

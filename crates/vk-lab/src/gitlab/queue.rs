@@ -277,6 +277,10 @@ fn needed(job: &Job) -> Vec<&'static str> {
     if by_code || !job.spec.retry.exit_codes.is_empty() {
         features.push("return_exit_code");
     }
+    let fallbacks = |cache: &super::spec::CacheSpec| !cache.fallback_keys.is_empty();
+    if job.spec.cache.iter().any(fallbacks) {
+        features.push("fallback_cache_keys");
+    }
     features
 }
 

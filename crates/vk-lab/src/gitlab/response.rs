@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::artifact;
 use super::job::Job;
 use super::settings::CommitMode;
-use super::spec::{ArtifactsSpec, When};
+use super::spec::{ArtifactsSpec, CacheSpec, When};
 use super::state::{Gitlab, Pipeline, Project};
 
 /// Every failure reason that this GitLab knows.
@@ -123,11 +123,11 @@ impl Gitlab {
             "inputs": [],
             "variables": self.variables_json(job),
             "steps": steps(job),
-            "hooks": null,
+            "hooks": hooks(job),
             "image": image,
             "services": [],
             "artifacts": job.spec.artifacts.as_ref().and_then(artifacts),
-            "cache": [],
+            "cache": caches(&job.spec.cache),
             "credentials": self.credentials(job.token.expose()),
             "dependencies": self.dependencies(job),
             "features": {"trace_sections": true, "failure_reasons": self.failure_reasons()},
@@ -295,6 +295,27 @@ fn artifacts(spec: &ArtifactsSpec) -> Option<Value> {
         list.push(report);
     }
     (!list.is_empty()).then(|| list.into())
+}
+
+/// No branch of the stand-in's projects is protected.
+fn caches(specs: &[CacheSpec]) -> Vec<Value> {
+    let separate = |key: &String| format!("{key}-non_protected");
+    let one = |spec: &CacheSpec| {
+        let fallback: Vec<String> = spec.fallback_keys.iter().map(separate).collect();
+        json!({
+            "key": separate(&spec.key), "untracked": spec.untracked, "unprotect": spec.unprotect,
+            "paths": spec.paths, "policy": spec.policy, "when": word(spec.when),
+            "fallback_keys": fallback,
+        })
+    };
+    specs.iter().map(one).collect()
+}
+
+fn hooks(job: &Job) -> Value {
+    match &job.spec.pre_get_sources_script {
+        script if script.is_empty() => Value::Null,
+        script => json!([{"name": "pre_get_sources_script", "script": script}]),
+    }
 }
 
 fn word(when: When) -> &'static str {

@@ -163,6 +163,33 @@ pub struct ArtifactsSpec {
     pub reports: BTreeMap<String, Vec<String>>,
 }
 
+/// What a job keeps for later ones, under a key.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
+    /// Its key, to which GitLab adds the protection of the branch.
+    #[serde(default = "default_key")]
+    pub key: String,
+    /// Its paths.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Untracked files too.
+    #[serde(default)]
+    pub untracked: bool,
+    /// Shared between protected and other branches.
+    #[serde(default)]
+    pub unprotect: bool,
+    /// `pull-push`, `pull`, `push`, or a variable that holds one of them.
+    #[serde(default = "default_policy")]
+    pub policy: String,
+    /// `on_success` (default), `on_failure` or `always`.
+    #[serde(default)]
+    pub when: When,
+    /// Keys to look for where there is nothing under its own.
+    #[serde(default)]
+    pub fallback_keys: Vec<String>,
+}
+
 /// One job.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -186,6 +213,12 @@ pub struct JobSpec {
     /// Artifacts.
     #[serde(default)]
     pub artifacts: Option<ArtifactsSpec>,
+    /// Caches.
+    #[serde(default)]
+    pub cache: Vec<CacheSpec>,
+    /// The hook before the sources.
+    #[serde(default)]
+    pub pre_get_sources_script: Vec<String>,
     /// Jobs that must end first; all of earlier stages when left out.
     #[serde(default)]
     pub needs: Option<Vec<String>>,
@@ -215,6 +248,14 @@ pub struct JobSpec {
 
 fn default_stage() -> String {
     "test".into()
+}
+
+fn default_key() -> String {
+    "default".into()
+}
+
+fn default_policy() -> String {
+    "pull-push".into()
 }
 
 fn default_timeout() -> u64 {
@@ -323,6 +364,8 @@ impl JobSpec {
             self.script.len(),
             self.after_script.len(),
             self.variables.len(),
+            self.cache.len(),
+            self.pre_get_sources_script.len(),
         ];
         if lists.iter().any(|len| *len > MAX_LIST) || self.tags.len() > MAX_LIST {
             return Err(wrong(
@@ -352,6 +395,10 @@ impl JobSpec {
         if artifacts.is_some_and(|artifacts| artifacts.when == When::Manual) {
             let hint = "use on_success, on_failure or always";
             return Err(wrong(at("artifacts.when is manual"), hint));
+        }
+        if self.cache.iter().any(|cache| cache.when == When::Manual) {
+            let hint = "use on_success, on_failure or always";
+            return Err(wrong(at("cache.when is manual"), hint));
         }
         self.check_reports()
     }

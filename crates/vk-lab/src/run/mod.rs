@@ -37,7 +37,7 @@ use follow::{Followed, Signals};
 use leave::Leavings;
 use screen::Screen;
 use session::Session;
-pub(crate) use session::merged;
+pub(crate) use session::{merged, pipeline_json};
 use table::Row;
 
 /// How a run ended.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vk_ci_config::{AllowFailure, ArtifactsWhen, Image, Job, Pipeline};
+use vk_ci_config::{AllowFailure, ArtifactsWhen, Cache, Image, Job, Pipeline};
 
 use super::error::RunError;
 use crate::gitlab::spec::{
-    self, AllowFailure as SpecFailure, ArtifactsSpec, ImageSpec, JobSpec, PipelineSpec, RetrySpec,
-    Variable, VariableSpec, When,
+    self, AllowFailure as SpecFailure, ArtifactsSpec, CacheSpec, ImageSpec, JobSpec, PipelineSpec,
+    RetrySpec, Variable, VariableSpec, When,
 };
 
 /// A job's timeout where neither it nor the configuration says one: GitLab's own.
@@ -35,11 +35,7 @@ fn job(job: Job, project: &BTreeSet<&str>) -> JobSpec {
         paths: artifacts.paths,
         exclude: artifacts.exclude,
         untracked: artifacts.untracked,
-        when: match artifacts.when {
-            ArtifactsWhen::OnSuccess => When::OnSuccess,
-            ArtifactsWhen::OnFailure => When::OnFailure,
-            ArtifactsWhen::Always => When::Always,
-        },
+        when: kept(artifacts.when),
         expire_in: artifacts.expire_in,
         reports: artifacts.reports,
     });
@@ -53,6 +49,8 @@ fn job(job: Job, project: &BTreeSet<&str>) -> JobSpec {
         after_script: job.after_script,
         variables: variables.map(variable).collect(),
         artifacts,
+        cache: job.caches.into_iter().map(cache).collect(),
+        pre_get_sources_script: job.pre_get_sources,
         needs: job.needs,
         dependencies: job.dependencies,
         timeout_secs: job.timeout_secs.unwrap_or(TIMEOUT_SECS),
@@ -73,6 +71,26 @@ fn job(job: Job, project: &BTreeSet<&str>) -> JobSpec {
             exit_codes: job.retry.exit_codes,
         },
         response: None,
+    }
+}
+
+fn kept(when: ArtifactsWhen) -> When {
+    match when {
+        ArtifactsWhen::OnSuccess => When::OnSuccess,
+        ArtifactsWhen::OnFailure => When::OnFailure,
+        ArtifactsWhen::Always => When::Always,
+    }
+}
+
+fn cache(cache: Cache) -> CacheSpec {
+    CacheSpec {
+        key: cache.key,
+        paths: cache.paths,
+        untracked: cache.untracked,
+        unprotect: cache.unprotect,
+        policy: cache.policy,
+        when: kept(cache.when),
+        fallback_keys: cache.fallback_keys,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The GitLab side in this process, and the fleet that takes its jobs.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vk_ci_config::{Config, Context};
@@ -60,19 +61,8 @@ impl Session {
         }
         // What does not parse is told before anything is made.
         let config = Config::parse(CONFIG, &source.config)?;
-        let served = serve::open(&serve::Options {
-            addr: ([127, 0, 0, 1], 0).into(),
-            url: None,
-            projects: vec![(source.path.clone(), source.repository.clone())],
-            variables: options.variables.clone(),
-            token_file: dir.join("runner-token"),
-            state: Some(dir.join("lab")),
-            admin: Some(dir.join("lab.sock")),
-            tags: Vec::new(),
-            long_poll_ns: LONG_POLL_NS,
-            outside: vec![source.root.clone()],
-        })
-        .await?;
+        let variables = options.variables.clone();
+        let served = serve_project(&source, variables, &dir).await?;
         let lab = Arc::clone(&served.lab);
         self.served = Some(served);
         let planned = plan(&lab, &source, &config, &options.jobs).await?;
@@ -155,6 +145,27 @@ impl Session {
     }
 }
 
+/// Opens the GitLab side with the project, on a port of its own.
+async fn serve_project(
+    source: &Source,
+    variables: Option<PathBuf>,
+    dir: &Path,
+) -> Result<Served, RunError> {
+    let options = serve::Options {
+        addr: ([127, 0, 0, 1], 0).into(),
+        url: None,
+        projects: vec![(source.path.clone(), source.repository.clone())],
+        variables,
+        token_file: dir.join("runner-token"),
+        state: Some(dir.join("lab")),
+        admin: Some(dir.join("lab.sock")),
+        tags: Vec::new(),
+        long_poll_ns: LONG_POLL_NS,
+        outside: vec![source.root.clone()],
+    };
+    Ok(serve::open(&options).await?)
+}
+
 async fn plan(
     lab: &Lab,
     source: &Source,
@@ -197,15 +208,39 @@ fn context(gitlab: &Gitlab, project: &Project, commit: &Commit, id: u64, now: u6
 }
 
 /// A project's configuration as it stands once everything in it is put together.
-pub(crate) fn merged(dir: &std::path::Path) -> Result<String, RunError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(RunError::System)?;
+pub(crate) fn merged(dir: &Path) -> Result<String, RunError> {
     let scratch = tempfile::tempdir().map_err(RunError::System)?;
-    let text = runtime.block_on(async {
+    let text = alone(async {
         let git = Git::new(scratch.path()).map_err(RunError::System)?;
         Source::text(&git, dir).await
     })?;
     Ok(Config::parse(CONFIG, &text)?.merged())
+}
+
+/// A project's pipeline in the form that `vk-lab trigger` takes.
+pub(crate) fn pipeline_json(dir: &Path, variables: Option<PathBuf>) -> Result<String, RunError> {
+    let scratch = tempfile::tempdir().map_err(RunError::System)?;
+    let mut spec = alone(async {
+        let git = Git::new(scratch.path()).map_err(RunError::System)?;
+        let source = Source::open(&git, dir, scratch.path()).await?;
+        let config = Config::parse(CONFIG, &source.config)?;
+        let served = serve_project(&source, variables, scratch.path()).await?;
+        let planned = plan(&served.lab, &source, &config, &[]).await;
+        served.stop();
+        planned.map(|planned| planned.spec)
+    })?;
+    // Whichever the server that it is given to serves.
+    spec.project = None;
+    serde_json::to_string_pretty(&spec)
+        .map(|text| text + "\n")
+        .map_err(|error| RunError::System(error.into()))
+}
+
+/// Runs something to its end.
+fn alone<T>(what: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(RunError::System)?;
+    runtime.block_on(what)
 }

@@ -13,7 +13,12 @@ fn timeouts(job_secs: u64, script: &str, after: &str) -> (Option<u64>, u64, Vec<
     ];
     let plan = plan(&spec, &variables);
     let script = plan.script_timeout.map(|timeout| timeout.as_secs());
-    (script, plan.after_script_timeout.as_secs(), plan.warnings)
+    assert_eq!(plan.warnings, Vec::<String>::new());
+    (
+        script,
+        plan.after_script_timeout.as_secs(),
+        plan.script_warnings,
+    )
 }
 
 /// STAGE-32
@@ -90,14 +95,37 @@ fn flags_are_read_as_go_reads_them() {
 fn settings_that_were_not_understood_are_one_warning_before_the_first_stage() {
     let variables = [
         ("GET_SOURCES_ATTEMPTS", "0"),
-        ("RUNNER_SCRIPT_TIMEOUT", "10"),
+        ("ARTIFACT_DOWNLOAD_ATTEMPTS", "many"),
+        ("AFTER_SCRIPT_IGNORE_ERRORS", "never"),
     ];
     let mut job = Job::new(plan(&spec(), &variables));
     job.give(Input::Begin);
     let [Line::Settings(warnings)] = &job.printed[..] else {
         panic!("{:?}", job.printed);
     };
-    assert_eq!(warnings.len(), 2);
+    let words = ["ARTIFACT_DOWNLOAD_ATTEMPTS", "AFTER_SCRIPT", "clamping"];
+    assert_eq!(warnings.len(), words.len());
+    for (warning, word) in warnings.iter().zip(words) {
+        assert!(warning.contains(word), "{warnings:?}");
+    }
+}
+
+/// STAGE-32: as gitlab-runner has it, and not where no script is reached.
+#[test]
+fn what_is_wrong_with_scripts_timeouts_is_a_warning_each_before_the_first_script() {
+    let variables = [
+        ("RUNNER_SCRIPT_TIMEOUT", "10"),
+        ("RUNNER_AFTER_SCRIPT_TIMEOUT", "-5m"),
+    ];
+    let job = Job::new(plan(&spec(), &variables)).until("download_artifacts");
+    assert_eq!(job.printed, []);
+    let job = job.until("step_script");
+    let shown: Vec<_> = job.printed.iter().map(ToString::to_string).collect();
+    let expected = [
+        "Ignoring malformed RUNNER_SCRIPT_TIMEOUT timeout: 10",
+        "Ignoring relative RUNNER_AFTER_SCRIPT_TIMEOUT timeout: -5m",
+    ];
+    assert_eq!(shown, expected);
 }
 
 /// FAIL-38
