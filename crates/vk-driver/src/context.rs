@@ -10,6 +10,8 @@ use vk_hub_proto::job::{CiJob, JobResult};
 use vk_image::{Rules, Store};
 use vk_vm::Vmm;
 
+use crate::git::SourceBounds;
+
 /// Everything one job needs of its node.
 #[derive(Debug)]
 pub struct JobContext {
@@ -126,6 +128,8 @@ pub struct JobDirs {
     pub job: PathBuf,
     /// Bare mirrors of projects' repositories, shared by all jobs of the node. Made where missing.
     pub mirrors: PathBuf,
+    /// What of the disk mirrors and LFS objects may take.
+    pub bounds: SourceBounds,
 }
 
 /// How the node calls itself in a trace.

@@ -31,5 +31,6 @@ pub use context::{
     JobDirs, JobPlan, JobState, NodeName, StateSender,
 };
 pub use error::DriverError;
+pub use git::SourceBounds;
 pub use run::run;
 pub use vk_stage_core::Stop;

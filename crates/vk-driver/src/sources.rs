@@ -1,25 +1,33 @@
 //! A job's sources, made on the host beside the VM's boot.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vk_hub_proto::job::FailureClass;
+use vk_hub_proto::job::{FailureClass, HookName};
 
 use crate::git::{
-    Credential, Fetched, GitError, HostGit, Lfs, Mirror, Pulled, Rewrites, Site, Updated, Wanted,
-    check_out, name_of_project, update,
+    Credential, Disks, Fetched, GitError, HostGit, Image, Kept, Lfs, Mirror, Pulled, Rewrites,
+    Site, Updated, Wanted, check_out, lend, name_of_project, name_of_url, update,
 };
 use crate::job::{Job, Sourcing};
+use crate::settings::{CLEAN_FLAGS, Strategy};
 use crate::tree::write_image;
 
 /// The disk for the sources: larger than any tree, and sparse.
 pub(crate) const DISK_BYTES: u64 = 256 << 30;
 /// Its name.
 pub(crate) const DISK: &str = "sources";
+/// An earlier job's disk, of which that has only what differs.
+pub(crate) const BASE: &str = "base";
 
-/// What was brought; none where the job wants no repository.
+/// What was brought.
 #[derive(Debug)]
-pub(crate) struct Sourced(pub(crate) Option<Brought>);
+pub(crate) struct Sourced {
+    /// None where the job wants no repository.
+    pub(crate) brought: Option<Brought>,
+    /// The disk for the sources goes over the base.
+    pub(crate) over_base: bool,
+}
 
 /// A repository, and what is in it.
 #[derive(Debug)]
@@ -32,7 +40,8 @@ pub(crate) struct Brought {
     pub(crate) pulled: Pulled,
 }
 
-/// Makes room for the sources: a disk that is filled while the VM boots, or a directory.
+/// Makes room for the sources: a disk that is filled while the VM boots, or a directory; and gives the
+/// VM the disk of an earlier job of the same project and settings, where one is kept.
 pub(crate) fn make_room(job: &Job) -> std::io::Result<()> {
     let path = job.file(DISK);
     if job.is_process() {
@@ -41,7 +50,48 @@ pub(crate) fn make_room(job: &Job) -> std::io::Result<()> {
             _ => Ok(()),
         };
     }
-    std::fs::File::create(&path)?.set_len(DISK_BYTES)
+    std::fs::File::create(&path)?.set_len(DISK_BYTES)?;
+    if let Some(kept) = kept_at(job) {
+        lend(&kept, &job.file(BASE), &job.file(BASE_LIST));
+    }
+    Ok(())
+}
+
+/// What is in the base, as it was written.
+const BASE_LIST: &str = "base.list";
+
+/// Where the tree is kept that serves jobs like this one; none where each gets a new one: because it
+/// asks for that, or a step of it changes the tree in ways of its own.
+fn kept_at(job: &Job) -> Option<PathBuf> {
+    let (settings, spec) = (&job.settings, job.spec());
+    let plain = settings.strategy == Strategy::Fetch
+        && settings.checkout
+        && settings.git.clean == [CLEAN_FLAGS]
+        && settings.git.submodules.is_none()
+        && job.hook(HookName::PreGetSourcesScript).is_none();
+    if !plain || job.is_process() {
+        return None;
+    }
+    let sources = &spec.sources;
+    // Whatever decides what a new tree would have beside its commit.
+    let kind = format!(
+        "{} {} {} {:?}",
+        below(job).display(),
+        sources.repo_url,
+        sources.depth,
+        settings.git.fetch,
+    );
+    let kind = vk_oci::Digest::of(kind.as_bytes()).hex();
+    let kind = kind.get(..16).unwrap_or_default();
+    let project = name_of_project(&spec.server_url, spec.job.project_id, sources.object_format);
+    let trees = job.context.dirs.mirrors.join("trees");
+    Some(trees.join(format!("{project}-{kind}")))
+}
+
+/// Where below the builds' directory the project lies.
+fn below(job: &Job) -> &Path {
+    let below = job.place.project_dir.strip_prefix(&job.place.builds_dir);
+    Path::new(below.unwrap_or_default().trim_start_matches('/'))
 }
 
 /// Begins to bring them.
@@ -66,47 +116,54 @@ async fn bring(job: &Job, attempt: u32) -> Result<Sourced, (bool, String)> {
     } else {
         job.file(&format!("tree-{attempt}"))
     };
-    let below = job
-        .place
-        .project_dir
-        .strip_prefix(&job.place.builds_dir)
-        .unwrap_or_default();
-    let tree = root.join(below.trim_start_matches('/'));
+    let tree = root.join(below(job));
     let io = |error: std::io::Error| (true, format!("cannot make the job's tree: {error}"));
     if attempt > 1 && tree.exists() {
         std::fs::remove_dir_all(&tree).map_err(io)?;
     }
     std::fs::create_dir_all(&tree).map_err(io)?;
-    let brought = if job.settings.strategy.has_sources() {
-        Some(fetch(job, &tree, attempt).await.map_err(|error| {
+    let (brought, kept) = if job.settings.strategy.has_sources() {
+        let fetched = fetch(job, &tree, attempt).await.map_err(|error| {
             (
                 matches!(error, GitError::Start(_) | GitError::File { .. }),
                 error.to_string(),
             )
-        })?)
+        })?;
+        (Some(fetched.0), fetched.1)
     } else {
-        None
+        (None, None)
     };
+    let mut over_base = false;
     if job.is_process() {
         open_to_all(&root, &tree).map_err(io)?;
     } else {
-        let disk = job.file(DISK);
-        let written = tokio::task::spawn_blocking(move || {
-            let written = write_image(&root, &disk);
-            // What is left of it goes with the job's directory.
-            let _ = std::fs::remove_dir_all(&root);
-            written
+        let disks = Disks {
+            sources: job.file(DISK),
+            list: job.file("sources.list"),
+            base_list: job.file(BASE_LIST),
+        };
+        let touched = brought.as_ref().is_some_and(|one| one.pulled.objects > 0);
+        let written = tokio::task::spawn_blocking(move || match kept {
+            Some(kept) => kept.image(&disks, touched),
+            None => {
+                let written = write_image(&root, &disks.sources, None);
+                // What is left of it goes with the job's directory.
+                let _ = std::fs::remove_dir_all(&root);
+                written.map(|()| Image::Whole)
+            }
         });
         let written = written.await.map_err(|error| (true, error.to_string()))?;
-        written.map_err(|error| (true, error.to_string()))?;
+        over_base = written.map_err(|error| (true, error.to_string()))? == Image::Difference;
     }
-    Ok(Sourced(brought))
+    Ok(Sourced { brought, over_base })
 }
 
-async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Brought, GitError> {
+/// What is brought, and the kept tree where it was brought into one.
+async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<Kept>), GitError> {
     let spec = job.spec();
     let sources = &spec.sources;
-    let git = HostGit::new(job.file("git-home"))?;
+    let dirs = &job.context.dirs;
+    let git = HostGit::new(job.file("git-home"))?.within(dirs.bounds);
     let private = job.file(&format!("credential-{attempt}"));
     let ca = match &spec.server_ca_pem {
         Some(pem) => {
@@ -117,7 +174,7 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Brought, GitError
         None => None,
     };
     let credential = Credential::new(private, &sources.repo_url, &spec.token, ca.as_deref())?;
-    let root = &job.context.dirs.mirrors;
+    let root = &dirs.mirrors;
     let format = sources.object_format;
     let name = name_of_project(&spec.server_url, spec.job.project_id, format);
     let mirror = Mirror::open(root, git.clone(), &name, format).await?;
@@ -130,9 +187,16 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Brought, GitError
         checkout: job.settings.checkout,
         clean: &settings.clean,
     };
-    let top = check_out(&git, &mirror, wanted, tree).await?;
+    let kept = match kept_at(job) {
+        Some(dir) => Some(Kept::open(&dir).await?),
+        None => None,
+    };
+    let top = match &kept {
+        Some(kept) => kept.check_out(&git, &mirror, wanted, below(job)).await?,
+        None => check_out(&git, &mirror, wanted, tree).await?,
+    };
     // Others wait for it, and a submodule may be of the same repository.
-    drop(mirror);
+    mirror.done().await;
     let credential = Arc::new(credential);
     let mut updated = None;
     if let Some(wanted) = &settings.submodules {
@@ -151,20 +215,22 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<Brought, GitError
             credential: &credential,
             token: &spec.token,
             ca_pem: spec.server_ca_pem.as_deref(),
-            store: root.join("lfs"),
+            mirrors: root.clone(),
+            bounds: dirs.bounds,
             granted: job.file(&format!("lfs-{attempt}")),
         };
         let inner = updated.iter().flat_map(|updated: &Updated| &updated.trees);
-        let inner = inner.map(|(tree, url)| (tree, url));
-        for (tree, url) in std::iter::once((&top, &sources.repo_url)).chain(inner) {
-            pulled.add(lfs.pull(tree, url).await?);
+        let inner = inner.map(|(tree, url)| (tree, url, name_of_url(url, format)));
+        for (tree, url, name) in std::iter::once((&top, &sources.repo_url, name)).chain(inner) {
+            pulled.add(lfs.pull(tree, url, &name).await?);
         }
     }
-    Ok(Brought {
+    let brought = Brought {
         fetched,
         updated,
         pulled,
-    })
+    };
+    Ok((brought, kept))
 }
 
 /// `GIT_SUBMODULE_FORCE_HTTPS`: the server's SSH URLs, as its own variables tell them.

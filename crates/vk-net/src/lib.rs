@@ -12,6 +12,7 @@
 
 mod error;
 mod keeper;
+mod local;
 mod needs;
 mod netlink;
 mod plan;
@@ -24,6 +25,7 @@ mod upstream;
 
 pub use error::NetError;
 pub use keeper::keep;
+pub use local::is_local;
 pub use needs::{Needs, TUN};
 pub use plan::Plan;
 pub use prefix::{Prefix, merged};

@@ -22,17 +22,17 @@ const AGAIN: u32 = 8;
 /// No host has so many; then it is an error, never a list that is not whole.
 pub(crate) const ENTRIES_MAX: usize = 16_384;
 
-const ERROR: u16 = 2;
+pub(crate) const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESSES: u16 = 22;
-const NEW_ROUTE: u16 = 24;
-const GET_ROUTES: u16 = 26;
+pub(crate) const NEW_ROUTE: u16 = 24;
+pub(crate) const GET_ROUTES: u16 = 26;
 /// Request, of the whole list.
 const DUMP: u16 = 0x301;
 /// The list changed while it was read.
 const INTERRUPTED: u16 = 0x10;
-const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 const INET: u8 = 2;
 
 /// What there is in one network namespace.
@@ -217,14 +217,14 @@ impl Found {
     }
 }
 
-struct Message<'a> {
-    kind: u16,
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
     flags: u16,
-    body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 /// The first message, and what follows it.
-fn message(packet: &[u8]) -> Option<(Message<'_>, &[u8])> {
+pub(crate) fn message(packet: &[u8]) -> Option<(Message<'_>, &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(*packet.first_chunk()?)).ok()?;
     let message = Message {
         kind: u16::from_ne_bytes(*packet.get(4..)?.first_chunk()?),

@@ -42,10 +42,21 @@ pub struct Config {
     pub vm: Vm,
     /// What may be granted.
     pub schedule: Schedule,
+    /// What of the disk jobs' sources may take.
+    pub sources: Sources,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<Listen>,
     /// SHA-256 of the file, in hexadecimal digits.
     pub hash: String,
+}
+
+/// What of the disk mirrors and LFS objects may take; by the disk's size where not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// All of them, in bytes.
+    pub max_total: Option<u64>,
+    /// One project's, in bytes.
+    pub max_project: Option<u64>,
 }
 
 /// A job's VM.
@@ -140,7 +151,15 @@ struct File {
     net: NetTable,
     registry: RegistryTable,
     executor: ExecutorTable,
+    sources: SourcesTable,
     metrics: Option<MetricsTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SourcesTable {
+    max_total: Option<Size>,
+    max_project: Option<Size>,
 }
 
 #[derive(Deserialize)]
@@ -301,6 +320,7 @@ impl Config {
                 unconfined: file.executor.vm.unconfined,
             },
             schedule,
+            sources: sources(&file.sources).map_err(|(key, must)| wrong(key, must))?,
             metrics,
             hash: hash(text),
         })
@@ -338,6 +358,30 @@ fn sizes(table: &VmTable) -> Result<Sizes, Wrong> {
         mem_mib,
         max_cpus,
         max_mem_mib,
+    })
+}
+
+/// The least that a project may have: less is no repository.
+const SOURCES_MIN: u64 = 16 << 20;
+
+fn sources(table: &SourcesTable) -> Result<Sources, Wrong> {
+    let (max_total, max_project) = (
+        table.max_total.map(Size::bytes),
+        table.max_project.map(Size::bytes),
+    );
+    let least = "it must be at least 16M";
+    if max_total.is_some_and(|bytes| bytes < SOURCES_MIN) {
+        return Err(("sources.max_total", least));
+    }
+    if max_project.is_some_and(|bytes| bytes < SOURCES_MIN) {
+        return Err(("sources.max_project", least));
+    }
+    if max_project > max_total && max_total.is_some() {
+        return Err(("sources.max_project", "it is more than max_total"));
+    }
+    Ok(Sources {
+        max_total,
+        max_project,
     })
 }
 

@@ -98,6 +98,7 @@ impl Tree {
             "--quiet",
             "--no-recurse-submodules",
             "--update-shallow",
+            "--prune",
         ];
         if of.depth > 0 {
             fetch.push(&depth);
@@ -114,6 +115,28 @@ impl Tree {
             .await?;
         hide_mirror(&self.git_dir.join("FETCH_HEAD"), &url, of.url)?;
         hide_mirror(&self.git_dir.join("logs"), &url, of.url)
+    }
+
+    /// Fetches what a job wants; the refspecs by which it was.
+    pub(super) async fn fetch_wanted(
+        &self,
+        mirror: &Mirror,
+        wanted: Wanted<'_>,
+    ) -> Result<Vec<String>, GitError> {
+        let sources = wanted.sources;
+        let mut refspecs = wanted.fetched.refspecs.clone();
+        if wanted.fetched.by_branch {
+            // It may lie deeper in the branch than the job's depth.
+            refspecs.push(sources.sha.clone());
+        }
+        let from = FromMirror {
+            refspecs: &refspecs,
+            depth: wanted.flags.depth.unwrap_or(sources.depth),
+            flags: wanted.flags,
+            url: &sources.repo_url,
+        };
+        self.fetch(mirror, from).await?;
+        Ok(refspecs)
     }
 
     /// Puts a commit's files into the tree.
@@ -140,18 +163,7 @@ pub(crate) async fn check_out(
         git_dir: tree.join(".git"),
     };
     tree.make(sources.object_format, &sources.repo_url).await?;
-    let mut refspecs = wanted.fetched.refspecs.clone();
-    if wanted.fetched.by_branch {
-        // It may lie deeper in the branch than the job's depth.
-        refspecs.push(sources.sha.clone());
-    }
-    let from = FromMirror {
-        refspecs: &refspecs,
-        depth: wanted.flags.depth.unwrap_or(sources.depth),
-        flags: wanted.flags,
-        url: &sources.repo_url,
-    };
-    tree.fetch(mirror, from).await?;
+    tree.fetch_wanted(mirror, wanted).await?;
     if wanted.checkout {
         tree.check_out(&sources.sha).await?;
     }
@@ -176,17 +188,34 @@ fn hide_mirror(path: &Path, mirror: &str, url: &str) -> Result<(), GitError> {
         }
         return Ok(());
     }
-    match fs::read_to_string(path) {
-        // Git leaves the ending out in places.
-        Ok(text) if text.contains(stem(mirror)) => {
-            let text = text.replace(mirror, url).replace(stem(mirror), stem(url));
-            fs::write(path, text).map_err(GitError::file("write", path))
+    match fs::read(path) {
+        // Git leaves the ending out in places. Names of refs are bytes, and may be no text.
+        Ok(bytes) => {
+            let without = replaced(&bytes, mirror.as_bytes(), url.as_bytes());
+            let without = replaced(&without, stem(mirror).as_bytes(), stem(url).as_bytes());
+            if without == bytes {
+                return Ok(());
+            }
+            fs::write(path, without).map_err(GitError::file("write", path))
         }
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(GitError::file("read", path)(error))
         }
         _ => Ok(()),
     }
+}
+
+/// Bytes with each occurrence of some, of which there is at least one, replaced.
+fn replaced(bytes: &[u8], some: &[u8], by: &[u8]) -> Vec<u8> {
+    let mut made = Vec::with_capacity(bytes.len());
+    let mut from = 0;
+    for at in memchr::memmem::find_iter(bytes, some) {
+        made.extend_from_slice(bytes.get(from..at).unwrap_or_default());
+        made.extend_from_slice(by);
+        from = at + some.len();
+    }
+    made.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    made
 }
 
 fn stem(url: &str) -> &str {

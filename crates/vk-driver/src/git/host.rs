@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use super::room::SourceBounds;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
@@ -15,8 +16,8 @@ use tokio::time::timeout;
 const SAID_MAX: usize = 64 << 10;
 /// What is kept of lists, in bytes.
 const RECORDS_MAX: usize = 16 << 20;
-/// The largest file git may write, in blocks of 512 bytes: 32 GiB.
-const FILE_BLOCKS: &str = "67108864";
+/// The largest file git may write, in bytes, whatever a project may have.
+const FILE_MAX: u64 = 32 << 30;
 /// One git may take this long; a job's timeout usually comes first.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// What of the host's environment git needs on the way to a server.
@@ -61,6 +62,17 @@ pub(crate) enum GitError {
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
+    },
+    /// A repository is larger than this host has room for.
+    #[error(
+        "git cannot {what}: it would write a file of more than {most} bytes, and a project may have \
+         no more on this node: fetch less of it (GIT_DEPTH), or raise [sources] max_project there"
+    )]
+    TooLarge {
+        /// What it should do.
+        what: &'static str,
+        /// The largest, in bytes.
+        most: u64,
     },
     /// The commit is not there.
     #[error(
@@ -123,13 +135,29 @@ pub(super) enum Protocols {
 pub(crate) struct HostGit {
     /// An empty directory as its home.
     home: PathBuf,
+    /// What of the host's disk it may take.
+    pub(super) bounds: SourceBounds,
 }
 
 impl HostGit {
     /// With this directory, made where missing, as its home.
     pub(crate) fn new(home: PathBuf) -> Result<HostGit, GitError> {
         std::fs::create_dir_all(&home).map_err(GitError::file("make", &home))?;
-        Ok(HostGit { home })
+        let bounds = SourceBounds::default();
+        Ok(HostGit { home, bounds })
+    }
+
+    /// With no more of the host's disk than this.
+    pub(crate) fn within(self, bounds: SourceBounds) -> HostGit {
+        HostGit { bounds, ..self }
+    }
+
+    /// Its version's first two numbers; none where it cannot be told.
+    pub(super) async fn version(&self) -> Option<(u32, u32)> {
+        let what = "tell its version";
+        let args = ["--version".into()];
+        let said = self.run(what, Protocols::File, &[], &args).await;
+        version(&said.ok()?)
     }
 
     /// Runs git with these settings and arguments; the end of its stdout.
@@ -141,7 +169,23 @@ impl HostGit {
         args: &[OsString],
     ) -> Result<String, GitError> {
         let command = self.command(protocols, settings, args);
-        finish(what, command, &[], tail).await
+        match finish(what, command, &[], tail).await {
+            // What index-pack or git itself died of, and what it says where the signal is blocked.
+            Err(GitError::Failed { said, .. })
+                if ["signal 25", "signal: 25", "File too large"]
+                    .iter()
+                    .any(|sign| said.contains(sign)) =>
+            {
+                let most = self.file_max();
+                Err(GitError::TooLarge { what, most })
+            }
+            done => done,
+        }
+    }
+
+    /// The largest file git may write, in bytes.
+    fn file_max(&self) -> u64 {
+        FILE_MAX.min(self.bounds.project)
     }
 
     /// Runs git on this host's files alone, with something on its stdin.
@@ -181,7 +225,9 @@ impl HostGit {
     ) -> Command {
         let mut command = Command::new("/bin/sh");
         let bound = "ulimit -c 0; ulimit -f \"$0\"; exec git \"$@\"";
-        command.arg("-c").arg(bound).arg(FILE_BLOCKS);
+        // In blocks of 512 bytes.
+        let blocks = self.file_max().div_ceil(512).to_string();
+        command.arg("-c").arg(bound).arg(blocks);
         command.env_clear();
         for name in PROXIES {
             if let Some(value) = std::env::var_os(name) {
@@ -271,6 +317,12 @@ async fn finish<T, F: Future<Output = T>>(
     }
 }
 
+fn version(said: &str) -> Option<(u32, u32)> {
+    let numbers = said.trim().strip_prefix("git version ")?;
+    let mut numbers = numbers.split(['.', ' ', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// The wanted of NUL-ended records; none where one, or all of them, are too long.
 async fn records(out: Option<ChildStdout>, keep: fn(&[u8]) -> bool) -> Option<Vec<Vec<u8>>> {
     let mut kept = Some(Vec::new());
@@ -334,4 +386,22 @@ async fn tail(stream: Option<impl AsyncRead + Unpin>) -> String {
     }
     let from = kept.len().saturating_sub(SAID_MAX);
     String::from_utf8_lossy(kept.get(from..).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_are_read() {
+        for (said, expected) in [
+            ("git version 2.39.5\n", Some((2, 39))),
+            ("git version 2.37.1 (Apple Git-137.1)\n", Some((2, 37))),
+            ("git version 2.47.0.rc1.windows.1", Some((2, 47))),
+            ("git version 3", None),
+            ("", None),
+        ] {
+            assert_eq!(version(said), expected, "{said}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod batch;
 mod client;
 mod pointer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ use vk_hub_proto::Secret;
 use super::checkout::Tree;
 use super::credential::Credential;
 use super::host::GitError;
+use super::room::{self, Room, Shared, SourceBounds};
+use batch::Action;
 use client::LfsClient;
 use pointer::Pointer;
 
@@ -25,6 +27,9 @@ use pointer::Pointer;
 const FILES_MAX: usize = 100_000;
 /// A pointer is never longer.
 const POINTER_MAX: u64 = 1024;
+
+/// How often an object is brought that goes before it is used.
+const HAVE_TRIES: u32 = 5;
 
 /// What one job's LFS files need.
 #[derive(Debug)]
@@ -34,8 +39,10 @@ pub(crate) struct Lfs<'a> {
     pub(crate) token: &'a Secret,
     /// What that server's certificate is checked by, beside the host's.
     pub(crate) ca_pem: Option<&'a str>,
-    /// Objects of the host, below their hash.
-    pub(crate) store: PathBuf,
+    /// Where mirrors and objects are kept.
+    pub(crate) mirrors: PathBuf,
+    /// What they may take of the disk.
+    pub(crate) bounds: SourceBounds,
     /// A directory of the job's own, which is made here: what this job may have of them.
     pub(crate) granted: PathBuf,
 }
@@ -60,6 +67,25 @@ impl Pulled {
     }
 }
 
+/// Objects of a repository on the host, below their hash; each server's apart: that one server lets
+/// a job have an object says nothing of what another's is.
+struct Store(PathBuf);
+
+impl Store {
+    fn new(dir: &Path, origin: &str) -> Store {
+        let server = vk_oci::Digest::of(origin.as_bytes()).hex();
+        Store(dir.join(server.get(..32).unwrap_or_default()))
+    }
+
+    fn path(&self, oid: &str) -> PathBuf {
+        self.0.join(oid)
+    }
+
+    fn has(&self, pointer: &Pointer) -> bool {
+        fs::metadata(self.path(&pointer.oid)).is_ok_and(|of| of.len() == pointer.size)
+    }
+}
+
 /// A file, and what it shall have in it.
 struct File {
     path: Vec<u8>,
@@ -67,8 +93,13 @@ struct File {
 }
 
 impl Lfs<'_> {
-    /// Puts the LFS files of a tree in place. `url` is its repository's.
-    pub(crate) async fn pull(&self, tree: &Tree, url: &str) -> Result<Pulled, GitError> {
+    /// Puts the LFS files of a tree in place. `url` is its repository's, `name` its mirror's.
+    pub(crate) async fn pull(
+        &self,
+        tree: &Tree,
+        url: &str,
+        name: &str,
+    ) -> Result<Pulled, GitError> {
         let files = files(tree).await?;
         if files.is_empty() {
             return Ok(Pulled::default());
@@ -79,52 +110,121 @@ impl Lfs<'_> {
                 ..Pulled::default()
             });
         }
-        let endpoint = self.endpoint(tree, url).await?;
         let objects: BTreeMap<&str, &Pointer> = files
             .iter()
             .map(|file| (file.pointer.oid.as_str(), &file.pointer))
             .collect();
-        fs::create_dir_all(&self.granted).map_err(GitError::file("make", &self.granted))?;
-        let client = LfsClient::new(self.token, self.ca_pem)?;
         let wanted: Vec<&Pointer> = objects.into_values().collect();
+        let bytes = self.fits(&wanted)?;
+        let endpoint = self.endpoint(tree, url).await?;
+        fs::create_dir_all(&self.granted).map_err(GitError::file("make", &self.granted))?;
+        let room = Room {
+            root: self.mirrors.clone(),
+            bounds: self.bounds,
+        };
+        let used = Shared::take(&room.lfs_lock(name)).await?;
+        let store = Store::new(&room.lfs(name), self.credential.origin());
+        self.make_room(&room, name, &store, &wanted).await?;
+        let own = self.credential.origin().to_owned();
+        let client = LfsClient::new(self.token, self.ca_pem, own)?;
         for some in wanted.chunks(batch::OBJECTS_MAX) {
             let answers = client.batch(&endpoint, some).await?;
             for (pointer, action) in some.iter().zip(answers) {
-                let stored = self.stored(&pointer.oid);
-                let kept = fs::metadata(&stored).is_ok_and(|of| of.len() == pointer.size);
-                if !kept {
-                    client
-                        .download(&endpoint, pointer, &action, &stored)
-                        .await?;
-                }
-                self.grant(pointer, &stored)?;
+                self.have(&client, &endpoint, &store, pointer, &action)
+                    .await?;
             }
         }
         place(tree, &self.granted, &files).await?;
+        let name = name.to_owned();
+        let measuring = tokio::task::spawn_blocking(move || {
+            room.measure(&name);
+            drop(used);
+        });
+        // For later sums only.
+        let _ = measuring.await;
         Ok(Pulled {
             objects: wanted.len(),
-            bytes: wanted.iter().map(|pointer| pointer.size).sum(),
+            bytes,
             foreign: 0,
         })
     }
 
-    /// Each server's objects apart: that one server lets a job have an object says nothing of what
-    /// another's is.
-    fn stored(&self, oid: &str) -> PathBuf {
-        let server = vk_oci::Digest::of(self.credential.origin().as_bytes()).hex();
-        let server = self.store.join(server.get(..32).unwrap_or_default());
-        server.join(oid.get(..2).unwrap_or_default()).join(oid)
+    /// What all of them take, where a project may have so much: asked before anything is downloaded.
+    fn fits(&self, wanted: &[&Pointer]) -> Result<u64, GitError> {
+        let sum = |sum: u64, one: &&Pointer| sum.saturating_add(one.size);
+        let bytes = wanted.iter().fold(0, sum);
+        let most = self.bounds.project;
+        if bytes > most {
+            return Err(GitError::Lfs(format!(
+                "its pointers name {bytes} bytes, and a project may have {most} on this node: set \
+                 GIT_LFS_SKIP_SMUDGE: \"1\" to have the pointers, or raise [sources] max_project \
+                 there"
+            )));
+        }
+        Ok(bytes)
     }
 
-    /// The job's filter finds what its token was good for, and nothing else.
-    fn grant(&self, pointer: &Pointer, stored: &Path) -> Result<(), GitError> {
-        let link = self.granted.join(&pointer.oid);
-        match std::os::unix::fs::symlink(stored, &link) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(GitError::file("make", &link)(error))
-            }
-            _ => Ok(()),
+    /// Makes room for what is not here yet: of the project's own objects, then of other projects.
+    async fn make_room(
+        &self,
+        room: &Room,
+        name: &str,
+        store: &Store,
+        wanted: &[&Pointer],
+    ) -> Result<(), GitError> {
+        let mut more = 0_u64;
+        for pointer in wanted.iter().filter(|pointer| !store.has(pointer)) {
+            more = more.saturating_add(pointer.size);
         }
+        if more == 0 {
+            return Ok(());
+        }
+        let wanted: BTreeSet<_> = wanted.iter().map(|one| store.path(&one.oid)).collect();
+        let (room, name) = (room.clone(), name.to_owned());
+        let making = tokio::task::spawn_blocking(move || {
+            room.make_room_of_objects(&name, more, |path| wanted.contains(path));
+            room.make_room(more, &name);
+        });
+        making
+            .await
+            .map_err(|error| GitError::Start(std::io::Error::other(error)))
+    }
+
+    /// Has an object under a name of this job's own, which stays though the host's goes: downloads it
+    /// where it is not here. The job's filter finds what its token was good for, and nothing else.
+    async fn have(
+        &self,
+        client: &LfsClient<'_>,
+        endpoint: &str,
+        store: &Store,
+        pointer: &Pointer,
+        action: &Action,
+    ) -> Result<(), GitError> {
+        let (stored, own) = (store.path(&pointer.oid), self.granted.join(&pointer.oid));
+        if own.exists() {
+            return Ok(());
+        }
+        for _ in 0..HAVE_TRIES {
+            if !store.has(pointer) {
+                client.download(endpoint, pointer, action, &stored).await?;
+            }
+            room::date(&stored);
+            match fs::hard_link(&stored, &own) {
+                Ok(()) => return Ok(()),
+                // Another job needed the room.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                // The job's files lie on another disk.
+                Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+                    let copied = fs::copy(&stored, &own).map(drop);
+                    return copied.map_err(GitError::file("copy", &stored));
+                }
+                Err(error) => return Err(GitError::file("make", &own)(error)),
+            }
+        }
+        Err(GitError::Lfs(format!(
+            "object {} went {HAVE_TRIES} times before it was used: this node has too little room",
+            pointer.oid
+        )))
     }
 
     /// Where the repository's objects are asked for: `.lfsconfig` may say so, of the same server.

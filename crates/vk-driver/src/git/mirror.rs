@@ -8,6 +8,7 @@ use std::time::Duration;
 use vk_hub_proto::job::ObjectFormat;
 
 use super::host::{GitError, HostGit, Protocols};
+use super::room::{self, Room};
 
 /// How often it is looked whether another job is done with the mirror.
 const LOCK_WAIT: Duration = Duration::from_millis(100);
@@ -19,7 +20,7 @@ pub(crate) struct Mirror {
     git: HostGit,
     format: ObjectFormat,
     /// Held until the job has its tree: refs may move with every fetch.
-    _lock: MirrorLock,
+    _lock: Lock,
 }
 
 impl Mirror {
@@ -31,7 +32,9 @@ impl Mirror {
         format: ObjectFormat,
     ) -> Result<Mirror, GitError> {
         let path = root.join(format!("{name}.git"));
-        let lock = lock(&root.join(format!("{name}.lock"))).await?;
+        let lock_path = root.join(format!("{name}.lock"));
+        let lock = Lock::take(&lock_path).await?;
+        room::date(&lock_path);
         let mirror = Mirror {
             path,
             git,
@@ -42,6 +45,23 @@ impl Mirror {
             mirror.make(format).await?;
         }
         Ok(mirror)
+    }
+
+    /// The job has what it needs: what is too much on this host goes (never what a job uses), and
+    /// the next job may have the mirror.
+    pub(crate) async fn done(self) {
+        let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else {
+            return;
+        };
+        let (root, name) = (root.to_owned(), name.to_string_lossy().into_owned());
+        let bounds = self.git.bounds;
+        let room = Room { root, bounds };
+        let settling = tokio::task::spawn_blocking(move || {
+            room.settle(&name);
+            drop(self);
+        });
+        // A runtime that ends leaves it to the next job.
+        let _ = settling.await;
     }
 
     /// A mirror that was half made is none.
@@ -185,11 +205,11 @@ fn plain(url: &str) -> String {
         .to_owned()
 }
 
-/// A mirror's lock, for as long as it is kept.
+/// The lock of a mirror or a kept tree, for as long as it is kept.
 #[derive(Debug)]
-struct MirrorLock(File);
+pub(super) struct Lock(File);
 
-impl Drop for MirrorLock {
+impl Drop for Lock {
     fn drop(&mut self) {
         // Closing alone would not do: a child that another thread has forked and that has not come to
         // its exec holds the file too.
@@ -197,19 +217,29 @@ impl Drop for MirrorLock {
     }
 }
 
-/// Waits for the lock; the job's own timeout bounds the wait.
-async fn lock(path: &Path) -> Result<MirrorLock, GitError> {
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir).map_err(GitError::file("make", dir))?;
+impl Lock {
+    /// Waits for the lock; the job's own timeout bounds the wait.
+    pub(super) async fn take(path: &Path) -> Result<Lock, GitError> {
+        loop {
+            match Lock::try_take(path)? {
+                Some(lock) => return Ok(lock),
+                None => tokio::time::sleep(LOCK_WAIT).await,
+            }
+        }
     }
-    let mut options = OpenOptions::new();
-    let options = options.create(true).truncate(false).write(true);
-    let file = options.open(path).map_err(GitError::file("open", path))?;
-    loop {
+
+    /// Takes it unless another has it.
+    pub(super) fn try_take(path: &Path) -> Result<Option<Lock>, GitError> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(GitError::file("make", dir))?;
+        }
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true);
+        let file = options.open(path).map_err(GitError::file("open", path))?;
         match file.try_lock() {
-            Ok(()) => return Ok(MirrorLock(file)),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_WAIT).await,
-            Err(TryLockError::Error(error)) => return Err(GitError::file("lock", path)(error)),
+            Ok(()) => Ok(Some(Lock(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(GitError::file("lock", path)(error)),
         }
     }
 }
@@ -234,11 +264,11 @@ mod tests {
     async fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let held = lock(&path).await.unwrap();
+        let held = Lock::take(&path).await.unwrap();
         let _fork = held.0.try_clone().unwrap();
-        let second = tokio::time::timeout(LOCK_WAIT * 2, lock(&path)).await;
+        let second = tokio::time::timeout(LOCK_WAIT * 2, Lock::take(&path)).await;
         assert!(second.is_err(), "it is held");
         drop(held);
-        lock(&path).await.map(drop).unwrap();
+        Lock::take(&path).await.map(drop).unwrap();
     }
 }

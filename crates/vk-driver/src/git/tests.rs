@@ -1,5 +1,6 @@
 //! The host's git against a server of the smart HTTP protocol that wants the job's token.
 
+mod kept;
 mod lfs;
 mod refs;
 mod submodules;

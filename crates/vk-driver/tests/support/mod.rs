@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use vk_driver::{
     ARTIFACT_CAP, ArtifactsAt, Caches, Control, Images, JobContext, JobDirs, JobPlan, JobState,
-    NodeName,
+    NodeName, SourceBounds,
 };
 use vk_hub_proto::job::{JobResult, JobSpec};
 use vk_image::{Platform, PullPolicy, Rules, Store};
@@ -120,6 +120,7 @@ impl Node {
             dirs: JobDirs {
                 job,
                 mirrors: self.dir.path().join("mirrors"),
+                bounds: SourceBounds::default(),
             },
             node: NodeName {
                 host: "n1".to_owned(),

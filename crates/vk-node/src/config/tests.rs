@@ -56,6 +56,32 @@ fn metrics_are_served_where_that_is_asked_for_and_to_this_host_alone() {
     assert!(parse("[metrics]\n").unwrap_err().contains("listen"));
 }
 
+#[test]
+fn what_sources_may_take_is_read_and_makes_sense() {
+    assert_eq!(parse("").unwrap().sources, Sources::default());
+    let both = parse("[sources]\nmax_total = \"1G\"\nmax_project = \"100M\"\n").unwrap();
+    let expected = Sources {
+        max_total: Some(1 << 30),
+        max_project: Some(100 << 20),
+    };
+    assert_eq!(both.sources, expected);
+    for (text, line, why) in [
+        ("[sources]\nmax_total = \"1M\"\n", 2, "at least 16M"),
+        ("[sources]\nmax_project = \"15M\"\n", 2, "at least 16M"),
+        (
+            "[sources]\nmax_total = \"1G\"\nmax_project = \"2G\"\n",
+            3,
+            "more than max_total",
+        ),
+    ] {
+        let said = parse(text).unwrap_err();
+        assert!(
+            said.contains(&format!(":{line}: ")) && said.contains(why),
+            "{said}"
+        );
+    }
+}
+
 /// CFG-11
 #[test]
 fn what_a_host_says_of_itself_is_read() {

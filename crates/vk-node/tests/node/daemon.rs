@@ -71,16 +71,9 @@ pub struct Daemon(Child);
 impl Node {
     /// A node that joined the hub at this URL.
     pub fn joined(url: &str) -> Node {
-        Node::with_wait(url, 60)
-    }
-
-    /// One whose jobs wait so many seconds for what exceeds their reservation.
-    pub fn with_wait(url: &str, secs: u64) -> Node {
         let dir = tempfile::tempdir().unwrap();
-        let config = format!(
-            "state_dir = \"state\"\n[node]\nrunner = \"none\"\n[executor.schedule]\nmem_budget = \"6G\"\n\
-                      disk_budget = \"100G\"\nwait_timeout_secs = {secs}\n"
-        );
+        let config = "state_dir = \"state\"\n[node]\nrunner = \"none\"\n[executor.schedule]\n\
+                      mem_budget = \"6G\"\ndisk_budget = \"100G\"\nwait_timeout_secs = 60\n";
         std::fs::write(dir.path().join("config.toml"), config).unwrap();
         let state = StateDir::open(&dir.path().join("state")).unwrap();
         let enrolment = Enrolment {

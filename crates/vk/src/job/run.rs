@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use vk_driver::{
     ArtifactsAt, Caches, Control, DriverError, Images, JobContext, JobDirs, JobPlan, JobState,
-    NodeName, Stop,
+    NodeName, SourceBounds, Stop,
 };
 use vk_hub_proto::job::{CiJob, JobResult};
 use vk_image::{Rules, Store};
@@ -77,6 +77,7 @@ async fn prepare(arguments: &RunArguments, spec: CiJob) -> anyhow::Result<JobCon
         dirs: JobDirs {
             job,
             mirrors: state.join("mirrors"),
+            bounds: SourceBounds::of_disk(&state, None, None),
         },
         node: NodeName {
             host: rustix::system::uname()

@@ -76,6 +76,7 @@ fn context(
         dirs: JobDirs {
             job: job.dir,
             mirrors: state.join("mirrors"),
+            bounds: settings.sources.bounds(state),
         },
         node: NodeName {
             host: rustix::system::uname()

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use vk_node::config::{Config, Network};
+use vk_driver::SourceBounds;
+use vk_node::config::{Config, Network, Sources};
 use vk_vm::accelerator::{PROBE_LIMIT, probe};
 use vk_vm::bundle::find;
 use vk_vm::confine::{Confinement, Walls};
@@ -24,12 +25,40 @@ pub(crate) struct JobSettings {
     pub(super) boot_timeout_secs: u64,
     #[serde(default)]
     pub(super) caches: CacheSettings,
+    #[serde(default)]
+    pub(super) sources: SourceSettings,
     /// Left out by a daemon of before there were networks.
     #[serde(default)]
     network: NetMode,
     bundle: Option<PathBuf>,
     unconfined: bool,
     process_agent: Option<PathBuf>,
+}
+
+/// What of the disk jobs' sources may take, as configured.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SourceSettings {
+    max_total: Option<u64>,
+    max_project: Option<u64>,
+}
+
+impl SourceSettings {
+    pub(crate) fn of(config: &Config) -> SourceSettings {
+        let Sources {
+            max_total,
+            max_project,
+        } = config.sources;
+        SourceSettings {
+            max_total,
+            max_project,
+        }
+    }
+
+    /// Where nothing is configured: by the disk that the state lies on.
+    pub(crate) fn bounds(self, state_dir: &Path) -> SourceBounds {
+        SourceBounds::of_disk(state_dir, self.max_total, self.max_project)
+    }
 }
 
 impl JobSettings {
@@ -41,6 +70,7 @@ impl JobSettings {
             insecure_registries: config.insecure_registries.clone(),
             boot_timeout_secs: config.vm.boot_timeout.as_secs(),
             caches: CacheSettings::of(config),
+            sources: SourceSettings::of(config),
             network: match config.vm.network {
                 Network::None => NetMode::None,
                 Network::Switch => NetMode::Switch,

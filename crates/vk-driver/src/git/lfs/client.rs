@@ -1,17 +1,23 @@
 //! Calls to an LFS server. The job's token goes to the endpoint's own origin alone.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD as BASE64;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
-use reqwest::{Certificate, Client, RequestBuilder, Response, Url, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, RequestBuilder, Response, Url, redirect};
 use vk_hub_proto::Secret;
 use vk_oci::Hasher;
 
 use super::batch::{self, Action};
 use super::pointer::Pointer;
+use crate::git::foreign::{self, Looked};
 use crate::git::host::GitError;
 
 const CONNECT: Duration = Duration::from_secs(30);
@@ -20,6 +26,8 @@ const READ: Duration = Duration::from_secs(300);
 /// The largest batch response read.
 const ANSWER_MAX: usize = 4 << 20;
 const REDIRECTS_MAX: u32 = 10;
+/// Other servers that are kept in mind.
+const OTHERS_MAX: usize = 64;
 /// Tries of one object, and the wait between them.
 const TRIES: u32 = 3;
 const WAIT: Duration = Duration::from_secs(1);
@@ -28,23 +36,74 @@ const KIND: &str = "application/vnd.git-lfs+json";
 
 /// A client with a job's token.
 pub(super) struct LfsClient<'a> {
+    /// To the job's own server.
     http: Client,
     token: &'a Secret,
+    ca_pem: Option<&'a str>,
+    /// The job's own server.
+    own: String,
+    /// To other servers, each at the addresses that were looked at.
+    others: Mutex<HashMap<String, Client>>,
 }
 
 impl<'a> LfsClient<'a> {
-    pub(super) fn new(token: &'a Secret, ca_pem: Option<&str>) -> Result<Self, GitError> {
-        let mut builder = Client::builder()
-            .user_agent("git-lfs/3.3.0 (vk)")
-            .connect_timeout(CONNECT)
-            .read_timeout(READ)
-            .redirect(redirect::Policy::none());
-        if let Some(pem) = ca_pem {
-            let certificates = Certificate::from_pem_bundle(pem.as_bytes()).map_err(lfs)?;
-            builder = builder.tls_certs_merge(certificates);
+    /// `own` is the origin of the job's own server.
+    pub(super) fn new(
+        token: &'a Secret,
+        ca_pem: Option<&'a str>,
+        own: String,
+    ) -> Result<Self, GitError> {
+        let http = builder(ca_pem)?.build().map_err(lfs)?;
+        Ok(LfsClient {
+            http,
+            token,
+            ca_pem,
+            own,
+            others: Mutex::default(),
+        })
+    }
+
+    /// The client for a URL: of another server than the job's own, to the addresses that were found
+    /// fit, and to those alone, whatever its name means a moment later.
+    async fn client_for(&self, own: &Url, url: &Url) -> Result<Client, GitError> {
+        if url.origin() == own.origin() {
+            return Ok(self.http.clone());
         }
-        let http = builder.build().map_err(lfs)?;
-        Ok(LfsClient { http, token })
+        let origin = url.origin().ascii_serialization();
+        let known = |others: &HashMap<_, Client>| others.get(&origin).cloned();
+        if let Some(client) = known(&self.others()) {
+            return Ok(client);
+        }
+        let looked = foreign::look(&origin, &self.own).await;
+        let looked = looked.map_err(|why| GitError::Lfs(format!("{}: {why}", shown(url))))?;
+        let mut builder = builder(self.ca_pem)?;
+        if let Some(Looked { host, port, at }) = looked {
+            let at: Vec<_> = at.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
+            builder = builder.resolve_to_addrs(&host, &at);
+        }
+        let client = builder.build().map_err(lfs)?;
+        let mut others = self.others();
+        if others.len() >= OTHERS_MAX {
+            others.clear();
+        }
+        others.insert(origin, client.clone());
+        Ok(client)
+    }
+
+    fn others(&self) -> MutexGuard<'_, HashMap<String, Client>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a header has the job's token in it, as it is or as basic authentication has it.
+    fn is_of_the_token(&self, value: &str) -> bool {
+        let token = self.token.expose();
+        let words = value.split([' ', ',', '=']);
+        let decoded = words.filter_map(|word| BASE64.decode(word.trim_end_matches('=')).ok());
+        let has = |text: &str| !token.is_empty() && text.contains(token);
+        has(value)
+            || decoded
+                .into_iter()
+                .any(|text| has(&String::from_utf8_lossy(&text)))
     }
 
     /// What the server says of objects, in their order.
@@ -145,9 +204,15 @@ impl<'a> LfsClient<'a> {
             if own.scheme() == "https" && url.scheme() != "https" {
                 return Err(GitError::Lfs(format!("{} is not HTTPS", shown(&url))));
             }
-            let mut request = self.http.get(url.clone());
+            let mut request = self.client_for(&own, &url).await?.get(url.clone());
             if url.origin() == first.origin() {
                 for (name, value) in &action.header {
+                    if url.origin() != own.origin() && self.is_of_the_token(value) {
+                        return Err(GitError::Lfs(format!(
+                            "{}: the server would have the job's token sent to another server",
+                            shown(&url)
+                        )));
+                    }
                     request = request.header(name, value);
                 }
                 let authorized = |name: &String| name.eq_ignore_ascii_case("authorization");
@@ -178,6 +243,19 @@ impl<'a> LfsClient<'a> {
     }
 }
 
+fn builder(ca_pem: Option<&str>) -> Result<ClientBuilder, GitError> {
+    let mut builder = Client::builder()
+        .user_agent("git-lfs/3.3.0 (vk)")
+        .connect_timeout(CONNECT)
+        .read_timeout(READ)
+        .redirect(redirect::Policy::none());
+    if let Some(pem) = ca_pem {
+        let certificates = Certificate::from_pem_bundle(pem.as_bytes()).map_err(lfs)?;
+        builder = builder.tls_certs_merge(certificates);
+    }
+    Ok(builder)
+}
+
 fn join(base: Option<&Url>, url: &str) -> Result<Url, GitError> {
     let joined = Url::options().base_url(base).parse(url);
     joined.map_err(|error| GitError::Lfs(format!("the server names no URL: {error}")))
@@ -200,4 +278,64 @@ fn lfs(error: reqwest::Error) -> GitError {
         cause = error.source();
     }
     GitError::Lfs(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::git::test_server::GitServer;
+
+    fn action(href: String, header: &[(&str, &str)]) -> Action {
+        let header = header
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Action {
+            href,
+            header: header.collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    #[tokio::test]
+    async fn where_an_object_is_said_to_be_is_looked_at_first() {
+        let token = Secret::from("the-token");
+        let own = "https://192.0.2.10/g/p.git/info/lfs";
+        let client = LfsClient::new(&token, None, "https://192.0.2.10".to_owned()).unwrap();
+        for (href, why) in [
+            ("https://127.0.0.1:1/x", "an address of the node"),
+            ("https://localhost:1/x", "an address of the node"),
+            ("https://[::ffff:127.0.0.1]:1/x", "an address of the node"),
+            ("https://0.0.0.0:1/x", "an address of the node"),
+            ("https://169.254.169.254/x", "where no server is"),
+            ("http://198.51.100.1/x", "not HTTPS"),
+        ] {
+            let refused = client.get(own, &action(href.to_owned(), &[])).await;
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(why), "{href}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_jobs_token_is_sent_to_no_other_server_whatever_its_own_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = GitServer::start(dir.path().to_owned(), true);
+        let token = Secret::from("the-token");
+        // A trial: both are on this machine.
+        let own = "http://127.0.0.1:9";
+        let client = LfsClient::new(&token, None, own.to_owned()).unwrap();
+        // `gitlab-ci-token:the-token`
+        let basic = "Basic Z2l0bGFiLWNpLXRva2VuOnRoZS10b2tlbg==";
+        for value in [basic, "Bearer the-token", "the-token"] {
+            let action = action(other.url("x"), &[("Authorization", value)]);
+            let error = client.get(own, &action).await.unwrap_err().to_string();
+            assert!(error.contains("the job's token"), "{error}");
+            assert!(!error.contains("the-token"), "{error}");
+        }
+        assert!(other.requests().is_empty());
+        // What is another's own goes there.
+        let fine = action(other.url("x"), &[("X-Signature", "abc")]);
+        let _ = client.get(own, &fine).await;
+        assert_eq!(other.requests().len(), 1);
+    }
 }

@@ -32,7 +32,7 @@ async fn fetch_and_check_out(site: &Site, one: &mut Planned) -> Result<(), GitEr
     let settings = if site.credential.is_for(&one.url) {
         site.credential.settings().to_vec()
     } else {
-        foreign::settings(&one.url, &site.credential)
+        foreign::settings(&one.url, &site.credential, &one.tree.git)
             .await
             .map_err(|why| GitError::Submodule {
                 path: one.shown.clone(),
@@ -57,7 +57,7 @@ async fn fetch_and_check_out(site: &Site, one: &mut Planned) -> Result<(), GitEr
         url: &one.url,
     };
     tree.fetch(&mirror, from).await?;
-    drop(mirror);
+    mirror.done().await;
     tree.check_out(&one.sha).await?;
     link(&tree.work, &tree.git_dir)?;
     let back = way(&tree.git_dir, &tree.work);

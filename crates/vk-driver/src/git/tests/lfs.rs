@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::git::{Lfs, Pulled};
+use crate::git::{Lfs, Pulled, SourceBounds};
 
 /// A commit with these LFS files: name, content. What a server has of them lies in its repository.
 fn commit(world: &World, files: &[(&str, &str)], more: impl FnOnce(&Path)) -> Sources {
@@ -57,6 +57,15 @@ fn keep(world: &World, content: &str, really: &str) {
 }
 
 async fn pull(world: &World, sources: &Sources, name: &str) -> Result<Pulled, GitError> {
+    pull_within(world, sources, name, SourceBounds::default()).await
+}
+
+async fn pull_within(
+    world: &World,
+    sources: &Sources,
+    name: &str,
+    bounds: SourceBounds,
+) -> Result<Pulled, GitError> {
     let flags = FetchFlags::default();
     let (_, tree, credential) = world.bring(sources, &flags, "the-token", name).await?;
     let token = Secret::from("the-token");
@@ -64,10 +73,11 @@ async fn pull(world: &World, sources: &Sources, name: &str) -> Result<Pulled, Gi
         credential: &credential,
         token: &token,
         ca_pem: None,
-        store: world.dir.path().join("mirrors/lfs"),
+        mirrors: world.dir.path().join("mirrors"),
+        bounds,
         granted: world.dir.path().join(format!("granted-{name}")),
     };
-    lfs.pull(&tree, &sources.repo_url).await
+    lfs.pull(&tree, &sources.repo_url, "p").await
 }
 
 fn downloads(world: &World) -> usize {
@@ -139,6 +149,60 @@ async fn an_object_that_is_missing_or_other_than_its_pointer_fails_the_job() {
         "{}",
         left.display()
     );
+}
+
+#[tokio::test]
+async fn what_pointers_say_is_held_against_the_bound_before_anything_is_asked_for() {
+    let world = World::new();
+    let files = [("a.bin", "0123456789"), ("b.bin", "abcdefghij")];
+    let sources = commit(&world, &files, |_| ());
+    let within = |project| SourceBounds {
+        total: project,
+        project,
+    };
+    let error = pull_within(&world, &sources, "one", within(19)).await;
+    let error = error.unwrap_err().to_string();
+    for part in [
+        "20 bytes",
+        "19 on this node",
+        "max_project",
+        "GIT_LFS_SKIP_SMUDGE",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let requests = world.server.requests();
+    let asked = requests.iter().any(|line| line.contains("/info/lfs/"));
+    assert!(!asked, "{requests:?}");
+    let pulled = pull_within(&world, &sources, "two", within(1 << 20)).await;
+    assert_eq!(pulled.unwrap().bytes, 20);
+}
+
+/// What a job has stays, though the host needs the room for others; and later jobs have it anew.
+#[tokio::test]
+async fn an_object_that_went_from_the_host_is_brought_again() {
+    let world = World::new();
+    let sources = commit(&world, &[("a.bin", "content")], |_| ());
+    pull(&world, &sources, "one").await.unwrap();
+    let host = world.dir.path().join("mirrors/lfs/p");
+    fs::remove_dir_all(&host).unwrap();
+    let granted = world.dir.path().join("granted-one").join(oid("content"));
+    assert_eq!(fs::read_to_string(granted).unwrap(), "content");
+    pull(&world, &sources, "two").await.unwrap();
+    assert_eq!(downloads(&world), 2);
+    assert!(host.exists());
+}
+
+/// Where an object is said to be is looked at first: no repository has the node ask its cloud for
+/// secrets.
+#[tokio::test]
+async fn an_object_at_an_address_of_the_nodes_cloud_is_not_asked_for() {
+    let world = World::new();
+    let sources = commit(&world, &[("a.bin", "content")], |_| ());
+    for at in ["http://169.254.169.254", "http://[fd00:ec2::254]"] {
+        *world.server.store.lock().unwrap() = Some(at.to_owned());
+        let error = pull(&world, &sources, &oid(at)).await.unwrap_err();
+        assert!(error.to_string().contains("where no server is"), "{error}");
+    }
 }
 
 /// An object store is told neither the job's token nor what was meant for GitLab.

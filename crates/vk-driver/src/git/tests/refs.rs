@@ -182,3 +182,34 @@ async fn a_repository_of_sha256_is_checked_out() {
     assert_eq!(git(&tree, &["rev-parse", "--show-object-format"]), "sha256");
     assert_eq!(git(&tree, &["status", "--porcelain"]), "");
 }
+
+/// Whoever may push can make one.
+#[tokio::test]
+async fn a_tag_whose_name_is_no_text_is_the_jobs_like_any_other() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let made = Command::new("git")
+        .arg("tag")
+        .arg(name)
+        .arg("main")
+        .current_dir(world.bare())
+        .status();
+    assert!(made.unwrap().success());
+    for (depth, tree) in [(0, "all"), (2, "shallow")] {
+        let sources = Sources {
+            depth,
+            ..world.sources()
+        };
+        world.job(&sources, "the-token", tree).await.unwrap();
+        let tree = world.dir.path().join(tree);
+        let fetched = std::fs::read(tree.join(".git/FETCH_HEAD")).unwrap();
+        let fetched = String::from_utf8_lossy(&fetched);
+        let own = format!(
+            "tag 'caf\u{fffd}' of {}",
+            world.url.trim_end_matches(".git")
+        );
+        assert!(fetched.contains(&own), "{fetched}");
+        assert!(!fetched.contains("file://"), "{fetched}");
+    }
+}
