@@ -24,7 +24,11 @@ pub(crate) async fn run(job: Arc<Job>, stage: Stage, attempt: u32, stop: StopWat
         Stage::PrepareScript => environment::run(&job).await,
         Stage::GetSources => sources::run(&job, attempt, stop).await,
         // The next attempt has a disk of its own: nothing of this one is in its way.
-        Stage::ClearWorktree => Ok(()),
+        Stage::ClearWorktree => {
+            let line = "Deleting tracked and untracked files...";
+            job.output.say(&crate::script::notice(line));
+            Ok(())
+        }
         Stage::RestoreCache => caches::restore(&job).await,
         Stage::DownloadArtifacts => download::run(&job).await,
         Stage::Step(n) => script::step(&job, n, stop).await,
@@ -81,6 +85,15 @@ fn failed(class: FailureClass, message: impl std::fmt::Display) -> StageEnd {
         class,
         message: message.to_string(),
         transient: false,
+    }
+}
+
+/// A failure of the node's, the VM's or the agent's own that another try may mend.
+fn passing(message: impl std::fmt::Display) -> StageEnd {
+    StageEnd::Failed {
+        class: FailureClass::System,
+        message: message.to_string(),
+        transient: true,
     }
 }
 

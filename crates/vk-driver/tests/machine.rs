@@ -7,6 +7,8 @@
     reason = "a test may"
 )]
 
+#[path = "support/image.rs"]
+mod image;
 mod support;
 
 use serde_json::json;
@@ -142,6 +144,45 @@ async fn the_sources_are_in_the_machine_as_the_repository_has_them() {
         .filter(|line| **line == "of the repository")
         .count();
     assert_eq!(names, 3, "{}", ran.output);
+}
+
+/// An image's user and directory: its scripts have that user's rights, and may change the project.
+#[tokio::test]
+async fn an_image_with_a_user_of_its_own_runs_scripts_as_that_user() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let passwd = "root:x:0:0::/root:/bin/sh\nbuild:x:1000:1001::/srv:/bin/sh\n";
+    let group = "root:x:0:\nbuild:x:1001:\nextra:x:77:build\n";
+    let files = image::layer(&[("etc/passwd", passwd), ("etc/group", group)]);
+    let config = json!({ "User": "build", "WorkingDir": "/opt/of the image" });
+    node.image("users:1", config, &[node.busybox(), files]);
+    let served = served();
+    let mut job = spec_of(
+        &served,
+        &[
+            "echo as $(id -u) $(id -g) $(id -G) home $HOME from $OLDPWD",
+            "touch here && rm here && echo more >> sub/file && cat sub/file && rm -r sub",
+            "cat \"$FILE\"",
+            "touch /etc/x || echo /etc is not its own",
+        ],
+    );
+    let file = json!({
+        "key": "FILE", "value": "of the file variable", "public": true, "file": true,
+        "masked": false, "raw": true
+    });
+    add(&mut job, "variables", file);
+    job["image"]["name"] = json!("users:1");
+    let ran = node.run(node.qemu().await, job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    for line in [
+        "as 1000 1001 1001 77 home /srv from /opt/of the image",
+        "more",
+        "of the file variable",
+        "/etc is not its own",
+    ] {
+        assert!(ran.output.contains(line), "no {line:?} in {}", ran.output);
+    }
 }
 
 /// STAGE-31

@@ -51,6 +51,14 @@ pub enum DiskError {
     },
 }
 
+impl DiskError {
+    /// Whether another try may end better.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Format { .. })
+    }
+}
+
 /// Makes a writable disk of `bytes` at the new file `path`: sparse, ext4 without a journal.
 ///
 /// It does not outlive its job, so nothing ever syncs it.

@@ -81,6 +81,27 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Whether another try may end better: what this host lacks stays lacking, but a VM that died or
+    /// was too slow, and what a host that is short of something refuses, need not be so again.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::NetworkFailed { .. }
+            | Self::Io { .. }
+            | Self::Died(_)
+            | Self::BootTimeout { .. }
+            | Self::Agent(_) => true,
+            Self::Confine(error) => error.is_transient(),
+            Self::Machine(_)
+            | Self::NoProgram { .. }
+            | Self::NoFirmware(_)
+            | Self::Bundle(_)
+            | Self::Network(_)
+            | Self::NetworkUnconfined
+            | Self::ProcessNotAllowed => false,
+        }
+    }
+
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             what: what.into(),

@@ -1,5 +1,6 @@
 //! prepare_executor: admission, image, boot.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use vk_trace::Line;
 use vk_vm::disk::create_scratch;
 use vk_vm::{Accelerator, Disk, Machine, Vm};
 
-use super::{failed, image, system, with_causes};
+use super::{failed, image, passing, system, with_causes};
 use crate::guest_env::GuestEnv;
 use crate::job::{Inside, Job};
 use crate::sources;
@@ -22,6 +23,7 @@ const SCRATCH: &str = "scratch";
 /// An admission that takes longer is worth a line.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
+/// An attempt that failed leaves nothing: the next has a VM and a disk of its own.
 pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
     supported(job)?;
     admitted(job).await?;
@@ -30,21 +32,41 @@ pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
     let image_disk = image.disk().to_owned();
     job.shared().lease = Some(image);
     if job.shared().sourcing.is_none() {
-        sources::make_room(job).map_err(|error| system(format!("cannot make a disk: {error}")))?;
+        sources::make_room(job).map_err(|error| passing(format!("cannot make a disk: {error}")))?;
         let sourcing = sources::begin(job, 1);
         job.shared().sourcing = Some(sourcing);
     }
     let scratch = job.file(&format!("scratch-{attempt}"));
-    let made = create_scratch(&scratch, job.context.plan.disk_bytes).await;
-    made.map_err(|error| system(with_causes(&error)))?;
+    let directory = job.file(&format!("vm-{attempt}"));
+    let begun = boot(job, &scratch, &directory, image_disk, &run).await;
+    if begun.is_err() {
+        // What resists goes with the job's directory.
+        let _ = std::fs::remove_file(&scratch);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+    watch(job, begun?);
+    job.activity(None);
+    Ok(())
+}
+
+/// A VM that is set up for the job.
+async fn boot(
+    job: &Job,
+    scratch: &Path,
+    directory: &Path,
+    image: PathBuf,
+    run: &vk_oci::RunConfig,
+) -> Result<Vm, StageEnd> {
+    let made = create_scratch(scratch, job.context.plan.disk_bytes).await;
+    made.map_err(|error| not_begun(error.is_transient(), &error))?;
     let disk = |role: &str, path, writable| Disk {
         role: role.to_owned(),
         path,
         writable,
     };
     let mut disks = vec![
-        disk(IMAGE, image_disk, false),
-        disk(SCRATCH, scratch, true),
+        disk(IMAGE, image, false),
+        disk(SCRATCH, scratch.to_owned(), true),
         disk(sources::DISK, job.file(sources::DISK), false),
     ];
     let base = job.file(sources::BASE);
@@ -52,24 +74,28 @@ pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
         disks.push(disk(sources::BASE, base, false));
     }
     let machine = Machine {
-        directory: job.file(&format!("vm-{attempt}")),
+        directory: directory.to_owned(),
         cpus: job.context.plan.cpus,
         memory: job.context.plan.mem_mib << 20,
         disks,
         boot_limit: job.context.boot_limit,
     };
     job.activity(Some("booting"));
-    let vm = job
-        .context
-        .vmm
-        .start(machine)
-        .await
-        .map_err(|error| system(with_causes(&error)))?;
+    let started = job.context.vmm.start(machine).await;
+    let vm = started.map_err(|error| not_begun(error.is_transient(), &error))?;
     booted(job, &vm);
-    set_up(job, &vm, &run).await?;
-    watch(job, vm);
-    job.activity(None);
-    Ok(())
+    let set_up = set_up(job, &vm, run).await;
+    set_up.map(|()| vm)
+}
+
+/// Nothing of a job has run yet: what may pass is tried again, as gitlab-runner does.
+fn not_begun(transient: bool, error: &dyn std::error::Error) -> StageEnd {
+    let message = with_causes(error);
+    if transient {
+        passing(message)
+    } else {
+        system(message)
+    }
 }
 
 /// What is asked for and not there is said, never left out silently.
@@ -157,18 +183,31 @@ async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), Stage
         writable: volume(SCRATCH)?,
     };
     let guest = vm.guest();
-    guest.mount_root(root).await.map_err(system)?;
+    guest.mount_root(root).await.map_err(passing)?;
     if !job.is_process() {
-        guest.set_hostname(&hostname(job)).await.map_err(system)?;
-        guest.set_clock().await.map_err(system)?;
+        guest.set_hostname(&hostname(job)).await.map_err(passing)?;
+        guest.set_clock().await.map_err(passing)?;
     }
-    let user = job.expand(job.spec().image.user.as_deref().unwrap_or_default());
     let wanted = &job.spec().image.entrypoint;
-    let read = GuestEnv::read(guest, run, &user, wanted)
+    let read = GuestEnv::read(guest, run, &user(job), wanted)
         .await
-        .map_err(system)?;
+        .map_err(passing)?;
     job.shared().guest_env = Some(Arc::new(read));
     Ok(())
+}
+
+/// As whom the job wants its scripts run: by `MICROVM_USER`, else by its image's `user`; empty where it
+/// leaves that to the image.
+fn user(job: &Job) -> String {
+    let by_variable = job
+        .shared()
+        .variables
+        .content("MICROVM_USER")
+        .map(str::to_owned);
+    match by_variable.filter(|user| !user.is_empty()) {
+        Some(user) => user,
+        None => job.expand(job.spec().image.user.as_deref().unwrap_or_default()),
+    }
 }
 
 /// `runner-<short token>-project-<id>-concurrent-<n>`, as gitlab-runner names its containers.

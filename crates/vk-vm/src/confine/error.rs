@@ -58,6 +58,14 @@ pub enum ConfineError {
 }
 
 impl ConfineError {
+    /// Whether another try may end better.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::HolderGone { .. } | Self::Launch { .. } | Self::Io { .. } => true,
+            Self::Helper { .. } | Self::Walls { .. } | Self::Needs { .. } => false,
+        }
+    }
+
     pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, source }
     }
