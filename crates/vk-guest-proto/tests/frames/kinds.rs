@@ -1,4 +1,4 @@
-//! Whatever may be sent arrives as it was, however the bytes are cut.
+//! Every kind of frame, with anything in it.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -48,7 +48,7 @@ fn volume() -> impl Strategy<Value = Volume> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(crate) fn op() -> impl Strategy<Value = Op> {
     let scope = prop_oneof![Just(Scope::Leader), Just(Scope::Tree)];
     let access = prop_oneof![Just(TreeAccess::ReadOnly), Just(TreeAccess::Overlay)];
     prop_oneof![
@@ -120,7 +120,7 @@ fn answer() -> impl Strategy<Value = Answer> {
     ]
 }
 
-fn control_to_host() -> impl Strategy<Value = ControlToHost> {
+pub(crate) fn control_to_host() -> impl Strategy<Value = ControlToHost> {
     let mode = prop_oneof![Just(Mode::Vm), Just(Mode::Process)];
     let hello = (text(), mode, text(), any::<(u64, u64, u32)>()).prop_map(
         |(agent_version, mode, kernel_release, (uptime_ms, memory_kib, cpus))| {
@@ -141,14 +141,14 @@ fn control_to_host() -> impl Strategy<Value = ControlToHost> {
     ]
 }
 
-fn control_end() -> impl Strategy<Value = ControlToHost> {
+pub(crate) fn control_end() -> impl Strategy<Value = ControlToHost> {
     prop_oneof![
         Just(ControlToHost::Bye),
         failure().prop_map(|failure| ControlToHost::Fault { failure }),
     ]
 }
 
-fn stream_to_agent() -> impl Strategy<Value = StreamToAgent> {
+pub(crate) fn stream_to_agent() -> impl Strategy<Value = StreamToAgent> {
     prop_oneof![
         (any::<bool>(), opaque()).prop_map(|(last, part)| StreamToAgent::Request { last, part }),
         opaque().prop_map(|bytes| StreamToAgent::Data { bytes }),
@@ -190,7 +190,7 @@ fn note() -> impl Strategy<Value = Note> {
         })
 }
 
-fn stream_to_host() -> impl Strategy<Value = StreamToHost> {
+pub(crate) fn stream_to_host() -> impl Strategy<Value = StreamToHost> {
     let channel = prop_oneof![
         Just(Channel::Content),
         Just(Channel::Stdout),
@@ -203,7 +203,7 @@ fn stream_to_host() -> impl Strategy<Value = StreamToHost> {
     ]
 }
 
-fn stream_end() -> impl Strategy<Value = StreamToHost> {
+pub(crate) fn stream_end() -> impl Strategy<Value = StreamToHost> {
     let status = prop_oneof![
         any::<u8>().prop_map(|code| ExitStatus::Code { code }),
         any::<u8>().prop_map(|signal| ExitStatus::Signal { signal }),
@@ -230,7 +230,7 @@ fn stream_end() -> impl Strategy<Value = StreamToHost> {
     ]
 }
 
-fn request() -> impl Strategy<Value = Request> {
+pub(crate) fn request() -> impl Strategy<Value = Request> {
     let variable = (bytes(), opaque()).prop_map(|(name, value)| EnvVar { name, value });
     let large = vec(any::<u8>(), 0..300_000).prop_map(Opaque::from);
     let argv = vec(prop_oneof![4 => opaque(), 1 => large], 0..4);
@@ -296,79 +296,4 @@ fn request() -> impl Strategy<Value = Request> {
             file: FileOut { path, max_bytes }
         }),
     ]
-}
-
-/// Sends frames as bytes in pieces of `step`, and takes them out again.
-fn arrives<F>(frames: &[F], step: usize) -> Result<(), TestCaseError>
-where
-    F: Frame + std::fmt::Debug + PartialEq,
-{
-    let mut wire = Vec::new();
-    for frame in frames {
-        encode(frame, &mut wire).map_err(|error| TestCaseError::fail(error.to_string()))?;
-    }
-    let mut decoder = Decoder::<F>::new();
-    let mut got = Vec::new();
-    for mut piece in wire.chunks(step) {
-        while !piece.is_empty() {
-            let took = decoder.feed(piece);
-            piece = piece.get(took..).unwrap_or_default();
-            while let Some(frame) = decoder
-                .next()
-                .map_err(|error| TestCaseError::fail(error.to_string()))?
-            {
-                got.push(frame);
-            }
-        }
-    }
-    prop_assert_eq!(got.as_slice(), frames);
-    prop_assert_eq!(
-        decoder.end().is_ok(),
-        frames.last().is_some_and(Frame::is_final)
-    );
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
-    #[test]
-    fn control_frames_arrive(
-        ops in vec((any::<u32>(), op()), 0..8),
-        answers in vec(control_to_host(), 0..8),
-        end in control_end(),
-        step in 1..5000_usize,
-    ) {
-        let requests: Vec<_> =
-            ops.into_iter().map(|(id, op)| ControlToAgent::Request { id, op }).collect();
-        arrives(&requests, step)?;
-        arrives(&[answers, vec![end]].concat(), step)?;
-    }
-
-    #[test]
-    fn stream_frames_arrive(
-        sent in vec(stream_to_agent(), 0..8),
-        heard in vec(stream_to_host(), 0..8),
-        end in stream_end(),
-        step in 1..5000_usize,
-    ) {
-        arrives(&[sent, vec![StreamToAgent::End]].concat(), step)?;
-        arrives(&[heard, vec![end]].concat(), step)?;
-    }
-
-    #[test]
-    fn requests_arrive(request in request()) {
-        let frames = request.to_frames().map_err(|e| TestCaseError::fail(e.to_string()))?;
-        let mut assembly = Assembly::new();
-        let mut got = None;
-        for frame in &frames {
-            prop_assert!(got.is_none());
-            if let StreamToAgent::Request { last, part } = frame {
-                got = assembly
-                    .push(*last, part)
-                    .map_err(|e| TestCaseError::fail(e.to_string()))?;
-            }
-        }
-        prop_assert_eq!(got, Some(request));
-    }
 }

@@ -1,0 +1,252 @@
+//! Frames that a hostile peer sends: valid ones, bent where their structure is. `VK_LONG` makes a
+//! million; `VK_SEED` and `VK_FUZZ` say which and how many.
+
+use std::fmt::Debug;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use vk_guest_proto::limits::{LENGTH_FIELD, MAX_FRAME};
+use vk_guest_proto::*;
+
+use crate::kinds::{
+    control_end, control_to_host, op, request, stream_end, stream_to_agent, stream_to_host,
+};
+
+fn cases(few: u32) -> ProptestConfig {
+    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let usual = match std::env::var_os("VK_LONG") {
+        Some(_) => 1_000_000,
+        None => few.into(),
+    };
+    ProptestConfig {
+        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
+        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// What is done to a message of whole frames.
+#[derive(Clone, Debug)]
+enum Bend {
+    /// A byte of one frame, counted from its length field's first, becomes another.
+    Byte(usize, usize, u8),
+    /// Four bytes of one frame become a number: a length, a count.
+    Number(usize, usize, u32),
+    /// A frame is sent twice, is left out, or changes places with the next.
+    Twice(usize),
+    Without(usize),
+    Swapped(usize),
+    /// Bytes are put into a frame, its length field with or without them.
+    Longer(usize, usize, Vec<u8>, bool),
+    /// A frame ends early, its length field with or without what is gone.
+    Shorter(usize, usize, bool),
+    /// Everything ends early.
+    Cut(usize),
+}
+
+fn bend() -> impl Strategy<Value = Bend> {
+    let number = prop_oneof![
+        0..9_u32,
+        Just(u32::MAX),
+        Just(1 << 31),
+        Just(u32::try_from(MAX_FRAME).unwrap()),
+        Just(u32::try_from(MAX_FRAME).unwrap() + 1),
+        60_u32..70_000,
+        any::<u32>(),
+    ];
+    let byte = prop_oneof![0..20_u8, any::<u8>()];
+    let (nth, at) = (0..10_usize, 0..80_usize);
+    prop_oneof![
+        4 => (nth.clone(), at.clone(), byte).prop_map(|(nth, at, to)| Bend::Byte(nth, at, to)),
+        4 => (nth.clone(), at.clone(), number).prop_map(|(nth, at, to)| Bend::Number(nth, at, to)),
+        1 => nth.clone().prop_map(Bend::Twice),
+        1 => nth.clone().prop_map(Bend::Without),
+        1 => nth.clone().prop_map(Bend::Swapped),
+        2 => (nth.clone(), at.clone(), vec(any::<u8>(), 1..9), any::<bool>())
+            .prop_map(|(nth, at, more, told)| Bend::Longer(nth, at, more, told)),
+        2 => (nth, at, any::<bool>()).prop_map(|(nth, at, told)| Bend::Shorter(nth, at, told)),
+        1 => (0..400_usize).prop_map(Bend::Cut),
+    ]
+}
+
+/// The bytes of frames, each for itself, after all bends.
+fn bent(mut frames: Vec<Vec<u8>>, bends: &[Bend]) -> Vec<u8> {
+    let mut cut = usize::MAX;
+    for bend in bends {
+        let count = frames.len().max(1);
+        match bend {
+            Bend::Byte(nth, at, to) => {
+                let byte = frames
+                    .get_mut(nth % count)
+                    .and_then(|frame| frame.get_mut(*at));
+                byte.into_iter().for_each(|byte| *byte = *to);
+            }
+            Bend::Number(nth, at, to) => {
+                let field = frames
+                    .get_mut(nth % count)
+                    .and_then(|frame| frame.get_mut(*at..at + 4));
+                field
+                    .into_iter()
+                    .for_each(|field| field.copy_from_slice(&to.to_le_bytes()));
+            }
+            Bend::Twice(nth) => {
+                let again = frames.get(nth % count).cloned();
+                frames.extend(again);
+            }
+            Bend::Without(nth) if !frames.is_empty() => {
+                frames.remove(nth % count);
+            }
+            Bend::Swapped(nth) if frames.len() > 1 => {
+                frames.swap(nth % count, (nth + 1) % count);
+            }
+            Bend::Longer(nth, at, more, told) => {
+                if let Some(frame) = frames.get_mut(nth % count) {
+                    let at = (*at).clamp(LENGTH_FIELD.min(frame.len()), frame.len());
+                    frame.splice(at..at, more.iter().copied());
+                    told.then(|| tell_length(frame));
+                }
+            }
+            Bend::Shorter(nth, at, told) => {
+                if let Some(frame) = frames.get_mut(nth % count) {
+                    frame.truncate(LENGTH_FIELD + at);
+                    told.then(|| tell_length(frame));
+                }
+            }
+            Bend::Cut(at) => cut = *at,
+            Bend::Without(_) | Bend::Swapped(_) => {}
+        }
+    }
+    let mut wire = frames.concat();
+    wire.truncate(cut);
+    wire
+}
+
+fn tell_length(frame: &mut [u8]) {
+    let len = u32::try_from(frame.len().saturating_sub(LENGTH_FIELD)).unwrap();
+    if let Some(field) = frame.get_mut(..LENGTH_FIELD) {
+        field.copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+fn encoded<F: Frame>(frames: &[F]) -> Vec<Vec<u8>> {
+    let one = |frame| {
+        let mut bytes = Vec::new();
+        encode(frame, &mut bytes).unwrap();
+        bytes
+    };
+    frames.iter().map(one).collect()
+}
+
+/// Reads bytes in pieces of `step`. What was read is told again in the same bytes: no value has two
+/// spellings. No more memory is taken than the bytes that came could need, and after an error or the
+/// last frame nothing is read.
+fn reads<F: Frame + Debug + PartialEq>(wire: &[u8], step: usize) -> Result<(), TestCaseError> {
+    let (mut decoder, mut told, mut came) = (Decoder::<F>::new(), Vec::new(), 0);
+    for piece in wire.chunks(step) {
+        let mut piece = piece;
+        while !piece.is_empty() {
+            prop_assert!(decoder.space().len() <= LENGTH_FIELD + MAX_FRAME);
+            let took = decoder.feed(piece);
+            prop_assert!(took > 0);
+            came += took;
+            piece = &piece[took..];
+            loop {
+                let was_over = decoder.is_finished();
+                match decoder.next() {
+                    Ok(Some(frame)) => {
+                        prop_assert!(!was_over, "{frame:?} after the last");
+                        encode(&frame, &mut told).unwrap();
+                        prop_assert!(told.len() <= came);
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        prop_assert_eq!(decoder.next().unwrap_err(), error.clone());
+                        prop_assert_eq!(decoder.end().unwrap_err(), error);
+                        prop_assert!(wire.starts_with(&told));
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+    prop_assert!(wire.starts_with(&told));
+    prop_assert_eq!(decoder.end().is_ok(), decoder.is_finished());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn bent_frames_are_read_as_they_are_spelled_or_refused(
+        control in (vec(control_to_host(), 0..5), control_end()),
+        stream in (vec(stream_to_host(), 0..5), stream_end()),
+        asked in (vec((any::<u32>(), op()), 0..3), vec(stream_to_agent(), 0..3)),
+        bends in vec(bend(), 1..5),
+        step in 1..300_usize,
+    ) {
+        let control = [control.0, vec![control.1]].concat();
+        let stream = [stream.0, vec![stream.1]].concat();
+        let ops = asked.0.into_iter().map(|(id, op)| ControlToAgent::Request { id, op });
+        let ops: Vec<_> = ops.collect();
+        let control = bent(encoded(&control), &bends);
+        let stream = bent(encoded(&stream), &bends);
+        reads::<ControlToHost>(&control, step)?;
+        reads::<StreamToHost>(&stream, step)?;
+        // And what one kind of stream says on another.
+        reads::<StreamToHost>(&control, step)?;
+        reads::<ControlToHost>(&stream, step)?;
+        reads::<ControlToAgent>(&bent(encoded(&ops), &bends), step)?;
+        reads::<StreamToAgent>(&bent(encoded(&asked.1), &bends), step)?;
+    }
+
+    #[test]
+    fn a_bent_request_is_read_as_it_is_spelled_or_refused(
+        request in request(),
+        bends in vec(bend(), 1..4),
+        parts in 1..200_usize,
+    ) {
+        let frames = request.to_frames().unwrap();
+        let mut bytes = Vec::new();
+        for frame in &frames {
+            if let StreamToAgent::Request { part, .. } = frame {
+                bytes.extend_from_slice(part);
+            }
+        }
+        let bytes = bent(vec![bytes], &bends);
+        let (mut assembly, count) = (Assembly::new(), bytes.len().div_ceil(parts).max(1));
+        for (nth, part) in bytes.chunks(parts).enumerate() {
+            match assembly.push(nth + 1 == count, part) {
+                Ok(None) => prop_assert!(nth + 1 < count),
+                Ok(Some(request)) => {
+                    let again = request.to_frames().unwrap();
+                    let again = again.iter().flat_map(|frame| match frame {
+                        StreamToAgent::Request { part, .. } => part.to_vec(),
+                        _ => Vec::new(),
+                    });
+                    prop_assert_eq!(again.collect::<Vec<u8>>(), bytes.clone());
+                }
+                Err(_) => break,
+            }
+        }
+    }
+
+    #[test]
+    fn a_bent_opening_is_an_agents_or_none(
+        mut secret in any::<[u8; SECRET_LEN]>(),
+        stream in any::<u32>(),
+        bends in vec((0..OPENING_LEN, any::<u8>()), 0..3),
+    ) {
+        let opening = Opening::new(Secret::take(&mut secret), Purpose::Exec, stream);
+        let mut bytes = opening.encode();
+        for (at, to) in bends {
+            bytes[at] = to;
+        }
+        if let Ok(read) = Opening::decode(&bytes) {
+            prop_assert_eq!(read.encode(), bytes);
+            prop_assert!(read.choose() <= HIGHEST_VERSION);
+        }
+    }
+}
