@@ -1,6 +1,11 @@
 //! Frames of any content: sent as they are, and bent on the way.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may"
+)]
 
 mod bent;
 mod kinds;
