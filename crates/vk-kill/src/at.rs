@@ -33,13 +33,15 @@ pub struct At {
     pub boundary: Boundary,
     /// The how-many-th time, from 1.
     pub nth: u64,
+    /// The program holds still there instead of dying.
+    pub holds: bool,
 }
 
 /// A text that names no moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "VK_KILL_AT={0:?} must look like [<core>.][Record.|Effect.]<Variant>:<before|synced|after>:<n>, \
-     n from 1, or be @ and a file that may say so"
+     n from 1, or be @ and a file that may say so, with :hold behind it where it is not to die"
 )]
 pub struct AtError(pub String);
 
@@ -59,10 +61,14 @@ impl FromStr for At {
     fn from_str(text: &str) -> Result<At, AtError> {
         let refuse = || AtError(text.to_owned());
         let mut parts = text.trim_end().split(':');
-        let (Some(name), Some(boundary), Some(nth), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
+        let (Some(name), Some(boundary), Some(nth)) = (parts.next(), parts.next(), parts.next())
         else {
             return Err(refuse());
+        };
+        let holds = match (parts.next(), parts.next()) {
+            (None, _) => false,
+            (Some("hold"), None) => true,
+            _ => return Err(refuse()),
         };
         let boundary = match boundary {
             "before" => Boundary::Before,
@@ -89,6 +95,7 @@ impl FromStr for At {
             variant: variant.to_owned(),
             boundary,
             nth,
+            holds,
         })
     }
 }
@@ -106,8 +113,14 @@ mod tests {
             variant: "JobStarting".into(),
             boundary: Boundary::Synced,
             nth: 2,
+            holds: false,
         };
         assert_eq!(at, expected);
+        let holding = At {
+            holds: true,
+            ..expected
+        };
+        assert_eq!("JobStarting:synced:2:hold".parse(), Ok(holding));
         for bad in [
             "",
             "X",
@@ -117,6 +130,7 @@ mod tests {
             ":before:1",
             "Effect.:before:1",
             "X:after:1:2",
+            "X:after:1:hold:1",
         ] {
             assert!(bad.parse::<At>().is_err(), "{bad}");
         }

@@ -1,11 +1,15 @@
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Signal, getpid, kill_process};
 use vk_step::Variant;
 
 use crate::{At, AtError, Boundary, Kind};
+
+/// How often one that holds still looks whether it may go on, where it was not stopped at once.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The number of seconds that `VK_TEST_<name>` says, where it is one; else the usual time.
 #[must_use]
@@ -22,6 +26,12 @@ pub fn number(name: &str, usual: usize) -> usize {
 fn told<T: std::str::FromStr>(name: &str) -> Option<T> {
     let told = std::env::var(format!("VK_TEST_{name}")).ok();
     told.and_then(|text| text.parse().ok())
+}
+
+/// Where a program that was told by this file to hold still says, by its process number, that it
+/// does.
+fn held_file(file: &Path) -> PathBuf {
+    file.with_extension("held")
 }
 
 /// Counts boundaries and dies at the one that was asked for.
@@ -61,8 +71,12 @@ impl KillPoints {
     fn told(text: &str) -> Result<KillPoints, AtError> {
         let (file, at) = match text.strip_prefix('@') {
             Some(file) => (Some(PathBuf::from(file)), None),
-            None => (None, Some(text.parse()?)),
+            None => (None, Some(text.parse::<At>()?)),
         };
+        // Nobody could tell it to go on.
+        if at.as_ref().is_some_and(|at| at.holds) {
+            return Err(AtError(text.to_owned()));
+        }
         let count = Count {
             at,
             ..Count::default()
@@ -129,34 +143,60 @@ impl KillPoints {
 
     fn reached(&self, boundary: Boundary, kind: Kind, variant: &str) {
         let Some(told) = &self.told else { return };
-        if told.is_due(boundary, self.core, kind, variant) {
-            if let Some(file) = &told.file {
-                // Where that fails the next life dies too, which a test sees.
-                let _ = fs::remove_file(file);
-            }
-            // As `kill -9` would: no destructor, no flush, no goodbye.
-            let own = rustix::process::getpid();
-            let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
-            // The signal may come a moment later; nothing happens in it.
-            loop {
-                std::thread::park();
-            }
+        let Some(holds) = told.is_due(boundary, self.core, kind, variant) else {
+            return;
+        };
+        if let (true, Some(file)) = (holds, &told.file) {
+            return hold(file);
+        }
+        if let Some(file) = &told.file {
+            // Where that fails the next life dies too, which a test sees.
+            let _ = fs::remove_file(file);
+        }
+        signal(Signal::KILL);
+        // The signal may come a moment later; nothing happens in it.
+        loop {
+            std::thread::park();
         }
     }
 }
 
+/// As `kill` would: no destructor, no flush, no goodbye.
+fn signal(signal: Signal) {
+    // One's own process may be signalled by anybody.
+    let _ = kill_process(getpid(), signal);
+}
+
+/// Stops the whole process until whoever asked for it continues it and removes its word.
+fn hold(file: &Path) {
+    let held = held_file(file);
+    let word = file.with_extension("holding");
+    let said = fs::write(&word, getpid().as_raw_pid().to_string())
+        .and_then(|()| fs::rename(&word, &held))
+        .and_then(|()| fs::remove_file(file));
+    if said.is_err() {
+        // A test that waits for the word says that it never came.
+        return;
+    }
+    signal(Signal::STOP);
+    // Other threads may have been stopped a moment earlier than this one.
+    while held.exists() {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 impl Told {
-    fn is_due(&self, boundary: Boundary, core: &str, kind: Kind, variant: &str) -> bool {
+    /// Whether the moment has come, and then whether the program holds still there.
+    fn is_due(&self, boundary: Boundary, core: &str, kind: Kind, variant: &str) -> Option<bool> {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &self.file {
             count.read(&fs::read_to_string(file).unwrap_or_default());
         }
         let is_meant = |at: &&At| at.boundary == boundary && at.names(core, kind, variant);
-        let Some(nth) = count.at.as_ref().filter(is_meant).map(|at| at.nth) else {
-            return false;
-        };
+        let At { nth, holds, .. } = count.at.as_ref().filter(is_meant)?;
+        let (nth, holds) = (*nth, *holds);
         count.reached += 1;
-        count.reached == nth
+        (count.reached == nth).then_some(holds)
     }
 }
 
@@ -180,6 +220,7 @@ mod tests {
     fn is_due(kill: &KillPoints, boundary: Boundary, variant: &str) -> bool {
         let told = kill.told.as_ref().unwrap();
         told.is_due(boundary, kill.core, Kind::Effect, variant)
+            .is_some()
     }
 
     #[test]
@@ -213,6 +254,11 @@ mod tests {
         fs::write(&file, "Start:after:2").unwrap();
         assert!(!is_due(&kill, Boundary::After, "Start"));
         assert!(is_due(&kill, Boundary::After, "Start"));
+        fs::write(&file, "Stop:after:1:hold").unwrap();
+        let told = kill.told.as_ref().unwrap();
+        let due = told.is_due(Boundary::After, "", Kind::Effect, "Stop");
+        assert_eq!(due, Some(true), "it holds still and does not die");
         fs::remove_dir_all(&dir).unwrap();
+        assert!(KillPoints::told("Stop:after:1:hold").is_err());
     }
 }

@@ -16,6 +16,11 @@
 //! program that runs can be told. No file is no moment; counting begins when the file's text
 //! changes, and whoever dies removes the file just before.
 //!
+//! With `:hold` behind it in that file the program does not die: it writes its process number to the
+//! file's name with the ending `held`, removes the file and stops (SIGSTOP), so that a test does
+//! something else at that very moment: kills what the program has started, or cuts a connection. It
+//! goes on when that word is removed and the process is continued.
+//!
 //! Times that no test can wait for, and bounds that none can fill, come from `VK_TEST_<NAME>` in such
 //! a build ([`seconds`], [`number`]).
 //!

@@ -12,7 +12,7 @@ use vk_hub_proto::node_session::{Acquisition, CommandOp, DesiredState, HubMessag
 use vk_hub_proto::{CommandId, JobId};
 use vk_node_core::{Effect, Record};
 
-use crate::daemon::{Daemon, Node};
+use crate::daemon::Node;
 use crate::gate::{Gate, Waiting};
 use crate::hub::{Hub, Session};
 use crate::scripted::start;

@@ -11,6 +11,7 @@ use vk_tests::port;
 use crate::lab::Lab;
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
 use crate::settings::{Settings, project};
+use crate::wire::Wire;
 
 /// What the process stand-in for VMs wants to be told.
 const ALLOW: (&str, &str) = ("VK_ALLOW_PROCESS_VMM", "for-tests");
@@ -36,6 +37,7 @@ pub(crate) struct Fleet {
     hub: Option<Program>,
     _lab: Program,
     pub(crate) lab: Lab,
+    wire: Option<Wire>,
     directory: tempfile::TempDir,
 }
 
@@ -74,6 +76,7 @@ impl Fleet {
             lab: Lab {
                 socket: dir.join("lab.sock"),
             },
+            wire: settings.wired.then(|| Wire::to(hub)),
             directory,
         };
         let image = root.join("images/busybox.tar");
@@ -87,7 +90,7 @@ impl Fleet {
             let held = json!({ "cmd": "set", "long_poll_ns": 50_000_000_000_u64 });
             fleet.lab.ask(&held);
         }
-        fleet.join_node(&url, &[]);
+        fleet.join_node(&fleet.url_of_node(), &[]);
         fleet.join_daemon(&url, &[]);
         fleet.restart(Party::Node);
         fleet.wait_for_node();
@@ -141,7 +144,7 @@ impl Fleet {
 
     /// Tries to enrol the node anew; what was said where that was refused.
     pub(crate) fn node_is_refused_to_join_again(&self) -> Option<String> {
-        let mut join = self.joining_node(&self.hub_url(), &["--replace"]);
+        let mut join = self.joining_node(&self.url_of_node(), &["--replace"]);
         let ran = join.output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         (!ran.status.success()).then_some(said)
@@ -149,7 +152,7 @@ impl Fleet {
 
     /// Enrols the node anew; it must be started again.
     pub(crate) fn join_node_again(&self) {
-        self.join_node(&self.hub_url(), &["--replace"]);
+        self.join_node(&self.url_of_node(), &["--replace"]);
     }
 
     pub(crate) fn wait_for_node(&self) {
@@ -166,6 +169,17 @@ impl Fleet {
         let first = hub.lines().next().unwrap().trim_end_matches('"');
         let (_, port) = first.rsplit_once(':').unwrap();
         format!("https://localhost:{port}")
+    }
+
+    /// Where the node finds its hub.
+    fn url_of_node(&self) -> String {
+        let wire = self.wire.as_ref();
+        wire.map_or_else(|| self.hub_url(), Wire::url)
+    }
+
+    /// Cuts the connection between node and hub.
+    pub(crate) fn cut_the_session(&self) {
+        self.wire.as_ref().unwrap().cut();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

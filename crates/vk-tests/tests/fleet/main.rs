@@ -26,3 +26,4 @@ mod storm;
 mod table;
 mod transfers;
 mod whole_jobs;
+mod wire;

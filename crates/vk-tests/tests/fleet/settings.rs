@@ -14,6 +14,10 @@ const HOSTS: [&str; 2] = ["127.0.0.1", "localhost"];
 pub(crate) struct Settings {
     /// The folder of programs in the test root.
     pub(crate) programs: &'static str,
+    /// Whether jobs run in real VMs, whatever else the programs can do.
+    pub(crate) machines: bool,
+    /// Whether the node finds its hub by a wire that can be cut.
+    pub(crate) wired: bool,
     /// `[gitlab] approve` of the hub.
     pub(crate) approve: &'static str,
     /// Whether an operator of a hub that asks approves GitLab's server.
@@ -43,6 +47,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             programs: "bin-process",
+            machines: false,
+            wired: false,
             approve: "all",
             approved: true,
             history: 10_000,
@@ -71,7 +77,7 @@ impl Settings {
             ),
         );
         let guest = match self.programs {
-            "bin-process" => format!(
+            "bin-process" if !self.machines => format!(
                 "process_agent = \"{}\"\nmem = \"256M\"",
                 root.join("bin-process/vk-agent").display()
             ),

@@ -21,7 +21,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
 const AT_ITS_START: [&str; 3] = ["DrawRequestIds", "State", "Verify"];
 
 /// A source of numbers that are the same for the same seed (splitmix64).
-pub(super) struct Draw(u64);
+pub(crate) struct Draw(u64);
 
 /// How a job goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum Way {
 }
 
 impl Draw {
-    pub(super) const fn of(seed: u64) -> Self {
+    pub(crate) const fn of(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -52,7 +52,7 @@ impl Draw {
     }
 
     /// A number below this one.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 

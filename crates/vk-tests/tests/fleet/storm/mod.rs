@@ -6,7 +6,7 @@
 
 mod account;
 mod course;
-mod draw;
+pub(crate) mod draw;
 mod job;
 mod watch;
 

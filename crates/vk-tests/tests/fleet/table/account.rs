@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::point::Victim;
-use super::story::Story;
+use super::point::{Point, STAGES, Victim};
+use super::story::{House, Story};
 use super::tell::Tale;
 use crate::fleet::Fleet;
 
@@ -17,6 +17,15 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How often the job's script began, and came to its end.
 pub(super) fn ran(tale: &Tale<'_>) -> (usize, usize) {
+    if tale.house == House::Machines {
+        let outputs = tale.kept.outputs();
+        let lines = |end: &str| {
+            let all = outputs.iter().flat_map(|output| output.lines());
+            all.filter(|line| line.ends_with(end)).count()
+        };
+        let end = format!(" job {} is at its end", tale.job);
+        return (lines(" begin"), lines(&end));
+    }
     let marks = fs::read_to_string(tale.mark("")).unwrap_or_default();
     let count = |word: &str| marks.lines().filter(|line| *line == word).count();
     (count("begin"), count("end"))
@@ -60,6 +69,7 @@ fn wait_until_all_is_over(tale: &mut Tale<'_>) {
     loop {
         tale.look();
         let mut left = tale.fleet.left();
+        left.extend(tale.census.left());
         let state = tale.fleet.daemon_state();
         if state.contains("gitlab_job") {
             left.push(format!("the daemon's {state}"));
@@ -87,6 +97,13 @@ fn is_expected(tale: &Tale<'_>, how: &str) -> bool {
     match (tale.story, tale.point.victim) {
         (_, Victim::Job) => matches!(how, "failed: runner_interrupted" | "canceled"),
         (Story::Canceled | Story::Canceling, _) => how == "canceled",
+        (_, victim) if victim.is_of_vm() => {
+            how == if outlives_its_vm(tale.point) {
+                "success"
+            } else {
+                system
+            }
+        }
         // A job of the server's other name is not this relay's.
         (Story::Renamed, _) => how == "success" || how == system,
         (Story::Orphaned, _) => how == "failed: runner_interrupted",
@@ -96,6 +113,34 @@ fn is_expected(tale: &Tale<'_>, how: &str) -> bool {
         (_, Victim::Hub) => how == "success" || (how == system && ran(tale).0 == 0),
         _ => how == "success",
     }
+}
+
+/// Whether the job was over but for cleaning up.
+fn outlives_its_vm(point: Point) -> bool {
+    matches!(point.variant, "Finish" | "Finished") || point.nth == STAGES
+}
+
+/// What the log of a job says whose victim's death ended it: who died, and what is known of it.
+fn says_who_died(tale: &Tale<'_>, how: &str, body: &str) -> bool {
+    let words: &[&str] = match (tale.point.victim, tale.house, how) {
+        (Victim::Job, _, "failed: runner_interrupted") => {
+            &["the job's process on its node ended without a result"]
+        }
+        (Victim::Machine, House::Machines, "failed: runner_system_failure") => {
+            &["the VM died: qemu ended with signal 9"]
+        }
+        (Victim::Machine, _, "failed: runner_system_failure") => {
+            &["the VM died: process ended with the end of its holder"]
+        }
+        (Victim::Agent, House::Machines, "failed: runner_system_failure") => {
+            &["the VM died: qemu ended", "Attempted to kill init"]
+        }
+        (Victim::Agent, _, "failed: runner_system_failure") => {
+            &["the VM died: process ended with signal 9"]
+        }
+        _ => &[],
+    };
+    words.iter().all(|words| body.contains(words))
 }
 
 /// GitLab's log is what the daemon says first, the node's output, and behind it what the daemon says
@@ -131,8 +176,9 @@ fn check_trace(tale: &Tale<'_>, how: &str) {
         }
         _ => suffix.filter(|suffix| suffix.is_empty()).map(drop),
     };
+    let says = says_who_died(tale, how, body);
     assert!(
-        begins && rest.is_some(),
+        begins && rest.is_some() && says,
         "{point}: {how}: GitLab has\n{trace}\nthe node said\n{output}"
     );
 }

@@ -78,17 +78,21 @@ pub(crate) enum House {
     Small,
     /// One that can.
     Large,
+    /// Jobs run in real VMs.
+    Machines,
 }
 
 impl House {
     pub(crate) fn settings(self) -> Settings {
         let mut settings = Settings {
             held: true,
+            wired: true,
             schedule: "mem_budget = \"64G\"".to_owned(),
             ..Settings::default()
         };
         match self {
             House::Usual => {}
+            House::Machines => settings.machines = true,
             House::OneSlot => {
                 settings.concurrent = 1;
                 settings.held = false;
@@ -138,9 +142,9 @@ impl Story {
 pub(crate) fn of(point: &Point) -> Result<Story, &'static str> {
     let story = match point.victim {
         Victim::Hub => of_hub(point.variant),
-        Victim::Node => return of_node(point.variant),
+        Victim::Node | Victim::Session => return of_node(point.variant),
         Victim::Daemon => of_daemon(point.core, point.variant),
-        Victim::Job => of_job(point.variant),
+        Victim::Job | Victim::Machine | Victim::Agent => of_job(point.variant),
     };
     Ok(story)
 }

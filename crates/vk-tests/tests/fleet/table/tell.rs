@@ -9,22 +9,28 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::account;
+use super::census::Census;
 use super::kept::Kept;
 use super::point::{Point, Victim};
-use super::story::Story;
+use super::story::{House, Story};
+use super::strike::end_the_agent;
 use crate::fleet::{Fleet, Party};
 
 /// How long a story may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 /// How long GitLab has heard nothing of a job when it is looked whether anybody has it.
 const SILENCE: Duration = Duration::from_secs(20);
-const TICK: Duration = Duration::from_millis(10);
+/// Ticks of a job in a real VM, ten a second, where nobody outside can let it go on.
+pub(super) const TICKS: u32 = 20;
+pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// What came of it.
 pub(crate) struct Told {
     pub(super) ended: String,
     pub(super) ran: usize,
     pub(super) orphan: bool,
+    /// Processes that the job was seen to have.
+    processes: usize,
     took: Duration,
 }
 
@@ -32,7 +38,11 @@ impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let orphan = if self.orphan { " (orphan)" } else { "" };
         let (ended, ran, ms) = (&self.ended, self.ran, self.took.as_millis());
-        write!(f, "died; {ended}{orphan}, ran {ran}, {ms} ms")
+        let all = self.processes;
+        write!(
+            f,
+            "died; {ended}{orphan}, ran {ran}, {ms} ms, {all} processes gone"
+        )
     }
 }
 
@@ -41,6 +51,7 @@ pub(super) struct Tale<'a> {
     pub(super) fleet: &'a mut Fleet,
     pub(super) point: Point,
     pub(super) story: Story,
+    pub(super) house: House,
     pub(super) pipeline: u64,
     pub(super) job: u64,
     /// Where the victim is to die is said.
@@ -59,16 +70,19 @@ pub(super) struct Tale<'a> {
     pub(super) down: Option<Party>,
     /// The outputs of jobs' processes.
     pub(super) kept: Kept,
+    /// What the job was seen to have on its host.
+    pub(super) census: Census,
     begun: Instant,
 }
 
-/// Tells it; none where the point was not reached.
-pub(crate) fn tell(fleet: &mut Fleet, point: Point, story: Story) -> Option<Told> {
+/// Tells it in a fleet of this kind; none where the point was not reached.
+pub(crate) fn tell(fleet: &mut Fleet, house: House, point: Point, story: Story) -> Option<Told> {
     let kept = Kept::begin(fleet);
     let mut tale = Tale {
         fleet,
         point,
         story,
+        house,
         pipeline: 0,
         job: 0,
         armed: false,
@@ -79,6 +93,7 @@ pub(crate) fn tell(fleet: &mut Fleet, point: Point, story: Story) -> Option<Told
         watching: None,
         down: None,
         kept,
+        census: Census::default(),
         begun: Instant::now(),
     };
     tale.before();
@@ -97,6 +112,7 @@ pub(crate) fn tell(fleet: &mut Fleet, point: Point, story: Story) -> Option<Told
         ended: account::how(&job),
         ran: account::ran(&tale).0,
         orphan,
+        processes: tale.census.len(),
         took: tale.begun.elapsed(),
     })
 }
@@ -112,8 +128,9 @@ impl Tale<'_> {
 
     /// Says where the victim is to die.
     pub(super) fn arm(&mut self) {
-        let point = self.point;
-        self.say(point.victim.name(), &format!("{point}:1"));
+        if !self.is_inside() {
+            self.say(self.point.victim.counts(), &self.point.told());
+        }
         self.armed = true;
     }
 
@@ -133,13 +150,13 @@ impl Tale<'_> {
         }
     }
 
-    /// The party that is the victim, where it is one.
+    /// The party whose boundary it is, where it is one of the fleet's.
     pub(super) const fn party(&self) -> Option<Party> {
         match self.point.victim {
             Victim::Hub => Some(Party::Hub),
-            Victim::Node => Some(Party::Node),
+            Victim::Node | Victim::Session => Some(Party::Node),
             Victim::Daemon => Some(Party::Daemon),
-            Victim::Job => None,
+            Victim::Job | Victim::Machine | Victim::Agent => None,
         }
     }
 
@@ -147,6 +164,11 @@ impl Tale<'_> {
         // The daemon has something to say before the node's output.
         let response = json!({ "hooks": [{ "name": "other", "script": [] }] });
         let mut job = json!({ "name": "job", "script": self.script(), "response": response });
+        if self.point.victim.counts() == "job" {
+            // It comes to all its stages.
+            job["after_script"] = json!(self.after_script());
+            job["artifacts"] = json!({ "paths": ["file"] });
+        }
         if matches!(self.story, Story::Granted | Story::Denied) {
             job["variables"] = json!({ "MICROVM_MEM": "4G" });
         }
@@ -164,6 +186,13 @@ impl Tale<'_> {
     /// What the job does: it leaves marks outside of itself, and waits in its middle. The process
     /// stand-in for VMs lets it see the host's files by way of its first process.
     fn script(&self) -> Vec<String> {
+        if self.house == House::Machines {
+            return vec![
+                "echo begin".to_owned(),
+                self.ticks("script"),
+                "echo job $CI_JOB_ID is at its end".to_owned(),
+            ];
+        }
         let marks = self.fleet.path("marks");
         fs::create_dir_all(&marks).unwrap();
         let at = format!("/proc/1/root{}", marks.display());
@@ -175,13 +204,51 @@ impl Tale<'_> {
         ]
     }
 
+    fn after_script(&self) -> Vec<String> {
+        vec![self.ticks("after_script")]
+    }
+
+    /// A job without a hand outside of its guest waits for a time, and may end its guest.
+    fn ticks(&self, part: &str) -> String {
+        let ends = if self.is_inside() && self.point.variant == part {
+            format!(
+                "[ $i != {} ] || {{ {}; }}; ",
+                self.point.nth,
+                end_the_agent()
+            )
+        } else {
+            String::new()
+        };
+        let ticks = if part == "script" { TICKS } else { TICKS / 4 };
+        format!(
+            "i=0; while [ $i -lt {ticks} ]; do echo in the middle $i; {ends}i=$((i+1)); sleep 0.1; done"
+        )
+    }
+
+    /// Whether a line of the job's output ends so.
+    pub(super) fn has_said(&self, line: &str) -> bool {
+        let outputs = self.kept.outputs();
+        let mut lines = outputs.iter().flat_map(|output| output.lines());
+        lines.any(|one| one.ends_with(line))
+    }
+
+    /// Whether the job is in its middle.
+    fn has_begun(&self) -> bool {
+        match self.house {
+            House::Machines => self.has_said(" in the middle 2"),
+            _ => self.mark("").exists(),
+        }
+    }
+
     pub(super) fn mark(&self, suffix: &str) -> PathBuf {
         self.fleet.path(&format!("marks/{}{suffix}", self.job))
     }
 
     /// Lets the job go on to its end.
     pub(super) fn go_on(&self) {
-        fs::write(self.mark(".go"), "").unwrap();
+        if self.house != House::Machines {
+            fs::write(self.mark(".go"), "").unwrap();
+        }
     }
 
     /// Waits for the job's end, or until it is certain that nobody has it; the job as the lab tells
@@ -189,10 +256,11 @@ impl Tale<'_> {
     fn until_it_ends(&mut self) -> (Value, bool) {
         loop {
             self.look();
-            if !self.acted && self.mark("").exists() {
+            if !self.acted && self.has_begun() {
                 self.acted = true;
                 // It is kept before the job goes on.
                 self.kept.look();
+                self.count();
                 self.in_the_middle();
             }
             let job = self.fleet.lab.jobs(self.pipeline).remove(0);
@@ -244,9 +312,9 @@ impl Tale<'_> {
 
     /// Starts again who died.
     pub(super) fn look(&mut self) {
-        let file = self.fleet.kill_file(self.point.victim.name());
+        let file = self.fleet.kill_file(self.point.victim.counts());
         if self.armed && !self.fired && !file.exists() {
-            self.fired = true;
+            self.fired = !self.point.victim.is_struck() || self.strike();
         }
         for party in [Party::Hub, Party::Node, Party::Daemon] {
             if self.down == Some(party) {
