@@ -1,6 +1,8 @@
 //! Scripts with the effect of gitlab-runner's bash shell (STAGE-13).
 
 mod compose;
+#[cfg(test)]
+mod fuzz;
 mod quote;
 #[cfg(test)]
 mod tests;

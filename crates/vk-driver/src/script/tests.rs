@@ -9,7 +9,7 @@ use super::compose::is_exportable;
 use super::{Prologue, Shell, Wrapped, commands};
 
 /// Runs a script as the guest's agent does: the shell reads it on stdin.
-fn run(shell: Shell, text: &[u8]) -> Output {
+pub(super) fn run(shell: Shell, text: &[u8]) -> Output {
     let program = match shell {
         Shell::Bash => "bash",
         Shell::Sh => "sh",
@@ -33,7 +33,12 @@ fn run(shell: Shell, text: &[u8]) -> Output {
     output
 }
 
-fn script(shell: Shell, dir: &Path, variables: Vec<(&str, &str, bool)>, lines: &[&str]) -> Vec<u8> {
+pub(super) fn script(
+    shell: Shell,
+    dir: &Path,
+    variables: Vec<(&str, &str, bool)>,
+    lines: &[&str],
+) -> Vec<u8> {
     let project = dir.join("p");
     fs::create_dir_all(&project).unwrap();
     let project = project.to_str().unwrap().to_owned();
