@@ -29,7 +29,9 @@ pub(crate) fn lines(trace: &str) -> Vec<String> {
     let token = short_token(trace);
     let plain = |line: &str| {
         let rest = after_time(line).unwrap_or_else(|| panic!("a line without a stamp: {line:?}"));
-        let rest = section(rest).replace("\x1b[", "^[").replace('\r', "^M");
+        let rest = commit(&section(rest))
+            .replace("\x1b[", "^[")
+            .replace('\r', "^M");
         match &token {
             Some(token) => rest.replace(token, "<token>"),
             None => rest,
@@ -38,6 +40,30 @@ pub(crate) fn lines(trace: &str) -> Vec<String> {
     let all = trace.trim_end_matches('\n').split('\n');
     let all: Vec<_> = all.map(plain).collect();
     stdout_first(&all)
+}
+
+/// Of a job with `CI_DEBUG_TRACE`: what the shell says of its own commands in `script` and
+/// `after_script`, without the variables, which are those of a run and of a runner.
+pub(crate) fn commands(lines: &[String]) -> Vec<String> {
+    let is_begin =
+        |line: &str| line.ends_with(":step_script^M^[0K") || line.ends_with(":after_script^M^[0K");
+    let mut inside = false;
+    let mut kept = Vec::new();
+    for line in lines {
+        if line.contains("section_start:") || line.contains("section_end:") {
+            inside = line.contains("section_start:") && is_begin(line);
+        }
+        let said = line.strip_prefix("01E ").unwrap_or("+");
+        let depth = said.chars().take_while(|c| *c == '+').count();
+        let words = said.get(depth..).unwrap_or_default().trim_start();
+        let (first, _) = words.split_once([' ', '=']).unwrap_or((words, ""));
+        let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let is_variable = first == "export" || words.contains('=') && first.chars().all(is_name);
+        if inside && depth > 0 && !(depth == 2 && is_variable) && !said.starts_with("+ eval ") {
+            kept.push(line.replace("/builds/<token>/0/", "/builds/"));
+        }
+    }
+    kept
 }
 
 /// A script's stdout and stderr keep their order each; between the two, pipes give none. So in each
@@ -86,9 +112,21 @@ fn section(rest: &str) -> String {
     rest.to_owned()
 }
 
-/// The second line is `on <name> <short token>`, and may go on after a comma.
+/// A line that names the commit, without its number: the example's own changes with its files.
+fn commit(rest: &str) -> String {
+    match rest.split_once("Checking out ") {
+        Some((before, after)) if after.contains(" as detached HEAD ") => {
+            let digits = after.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+            format!("{before}Checking out <commit>{digits}")
+        }
+        _ => rest.to_owned(),
+    }
+}
+
+/// A line of the begin is `on <name> <short token>`, and may go on after a comma.
 fn short_token(trace: &str) -> Option<String> {
-    let (_, line) = trace.lines().nth(1)?.split_once("  on ")?;
+    let mut begin = trace.lines().take(5);
+    let (_, line) = begin.find_map(|line| line.split_once("\x1b[0K  on "))?;
     let line = line.split(['\x1b', ',']).next()?;
     line.split(' ').nth(1).map(str::to_owned)
 }

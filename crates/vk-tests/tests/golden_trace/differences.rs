@@ -1,6 +1,7 @@
 //! What differs, job by job, in the order of the lines.
 
 use crate::align::Hunk;
+use crate::example;
 
 /// Lines of the stock runner's trace, and ours in their place. `*` stands for anything; a line of
 /// ours that begins with `?` may be missing.
@@ -72,18 +73,18 @@ const NODE: &str = "The node's name";
 const EXECUTOR: &str = "The executor";
 const PLACE: &str = "Where it runs";
 const GITALY: &str = "Gitaly's correlation ID";
-const DIRECTORY: &str = "The project's directory";
+pub(crate) const DIRECTORY: &str = "The project's directory";
 const TREE: &str = "A new tree for each job";
-const ARTIFACTS: &str = "The log of artifacts";
-const EXIT: &str = "Exit codes";
-const GUEST: &str = "What the guest is";
+pub(crate) const ARTIFACTS: &str = "The log of artifacts";
+pub(crate) const EXIT: &str = "Exit codes";
+pub(crate) const GUEST: &str = "What the guest is";
 
 /// What introduces each of the stock runner's own programs.
-const PLATFORM: &str = "01E Runtime platform                                  ^[0;m  \
+pub(crate) const PLATFORM: &str = "01E Runtime platform                                  ^[0;m  \
                         arch^[0;m=amd64 os^[0;m=linux pid^[0;m=* revision^[0;m=d79f3e7b \
                         version^[0;m=19.4.0";
 
-fn difference(reason: &'static str, stock: &[&str], ours: &[&str]) -> Difference {
+pub(crate) fn difference(reason: &'static str, stock: &[&str], ours: &[&str]) -> Difference {
     let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
     Difference {
         reason,
@@ -94,6 +95,11 @@ fn difference(reason: &'static str, stock: &[&str], ours: &[&str]) -> Difference
 
 /// What is expected of a job.
 pub(crate) fn of(job: &str) -> Vec<Difference> {
+    first(job).unwrap_or_else(|| example::of(job))
+}
+
+/// What is expected of a job of the first pipelines.
+fn first(job: &str) -> Option<Vec<Difference>> {
     let mut list = begin(if job.starts_with("test:") && job != "test:words" {
         "busybox:latest"
     } else {
@@ -101,7 +107,7 @@ pub(crate) fn of(job: &str) -> Vec<Difference> {
     });
     match job {
         "hello" => {
-            list.push(first_tree());
+            list.push(first_tree("examples"));
             list.push(difference(GUEST, &["01O Linux 6.12.0"], &["01O Linux *"]));
             list.extend(upload(1));
         }
@@ -142,13 +148,13 @@ pub(crate) fn of(job: &str) -> Vec<Difference> {
             upload.insert(1, missing("missing/*"));
             list.extend(upload);
         }
-        other => panic!("no list for {other}"),
+        _ => return None,
     }
-    list
+    Some(list)
 }
 
 /// Up to the sources.
-fn begin(image: &str) -> Vec<Difference> {
+pub(crate) fn begin(image: &str) -> Vec<Difference> {
     let line = |text: &str| format!("00O ^[0K{text}^[0;m");
     let is = |reason, stock: &str, ours: &str| difference(reason, &[stock], &[ours]);
     vec![
@@ -177,7 +183,7 @@ fn begin(image: &str) -> Vec<Difference> {
                 &line(&format!(
                     "Using image {image} with digest sha256:*, found on the node"
                 )),
-                &line("Booted a VM by qemu under * in * s: 1 CPUs, 512 MiB, kernel *"),
+                &line("Booted a VM by * under * in * s: 1 CPUs, * MiB, kernel *"),
                 "?00O ^[0;33mWARNING: this node has no KVM that works: every instruction of the \
                  job is emulated, many times slower than on a processor^[0;m",
             ],
@@ -185,19 +191,18 @@ fn begin(image: &str) -> Vec<Difference> {
         is(
             PLACE,
             "01O Running on runner-host...",
-            "01O Running on runner-*-project-*-concurrent-0 via *...",
+            "01O Running on runner-*-project-*-concurrent-* via *...",
         ),
         difference(GITALY, &["01O ^[32;1mGitaly correlation ID: *^[0;m"], &[]),
     ]
 }
 
 /// The stock runner's first job has a new tree, too.
-fn first_tree() -> Difference {
-    difference(
-        DIRECTORY,
-        &["01O Initialized empty Git repository in /builds/<token>/0/lab/examples/.git/"],
-        &["01O Initialized empty Git repository in /builds/lab/examples/.git/"],
-    )
+pub(crate) fn first_tree(project: &str) -> Difference {
+    let line = |dir: &str| format!("01O Initialized empty Git repository in {dir}/.git/");
+    let stock = line(&format!("/builds/<token>/0/lab/{project}"));
+    let ours = line(&format!("/builds/lab/{project}"));
+    difference(DIRECTORY, &[&stock], &[&ours])
 }
 
 /// A later one goes on with what the one before left, and removes some of it.
@@ -217,9 +222,14 @@ fn tree(removed: &[&str]) -> Vec<Difference> {
 }
 
 fn upload(job: u64) -> Vec<Difference> {
+    sent("archive", job)
+}
+
+/// An upload that went well, with its begin.
+pub(crate) fn sent(kind: &str, job: u64) -> Vec<Difference> {
     let line = |fields: &str| {
         format!(
-            "01E Uploading artifacts as \"archive\" to coordinator... 201 Created^[0;m  {fields}"
+            "01E Uploading artifacts as \"{kind}\" to coordinator... 201 Created^[0;m  {fields}"
         )
     };
     let stock = line(&format!(
@@ -232,7 +242,7 @@ fn upload(job: u64) -> Vec<Difference> {
     ]
 }
 
-fn download(from: u64) -> Difference {
+pub(crate) fn download(from: u64) -> Difference {
     let line = |fields: &str| {
         format!("01E Downloading artifacts from coordinator... ok      ^[0;m  {fields}")
     };
@@ -245,6 +255,11 @@ fn download(from: u64) -> Difference {
 
 /// A pattern that finds nothing: the same words, another directory.
 fn missing(pattern: &str) -> Difference {
+    missing_in("examples", pattern)
+}
+
+/// The same in another project.
+pub(crate) fn missing_in(project: &str, pattern: &str) -> Difference {
     let line = |directory: &str| {
         format!(
             "01E ^[0;33mWARNING: {pattern}: no matching files. Ensure that the artifact path is \
@@ -252,13 +267,13 @@ fn missing(pattern: &str) -> Difference {
         )
     };
     let (stock, ours) = (
-        line("/builds/<token>/0/lab/examples"),
-        line("/builds/lab/examples"),
+        line(&format!("/builds/<token>/0/lab/{project}")),
+        line(&format!("/builds/lab/{project}")),
     );
     difference(DIRECTORY, &[&stock], &[&ours])
 }
 
-fn exit(before: &str, code: u8) -> Difference {
+pub(crate) fn exit(before: &str, code: u8) -> Difference {
     let line = |words: &str| format!("{before}{words} {code}^[0;m");
     difference(EXIT, &[&line("exit status")], &[&line("exit code")])
 }

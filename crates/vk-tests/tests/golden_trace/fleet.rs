@@ -1,4 +1,4 @@
-//! One of each with real VMs: GitLab stand-in, hub, node, daemon.
+//! One of each: GitLab stand-in, hub, node, daemon.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,12 +9,51 @@ use serde_json::Value;
 use vk_tests::port;
 
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
-use crate::recorded::PROJECT;
+use crate::recorded::{EXAMPLE_VARIABLES, PROJECT};
+use crate::registry::Registry;
+
+/// What the process stand-in for VMs wants to be told.
+const ALLOW: (&str, &str) = ("VK_ALLOW_PROCESS_VMM", "for-tests");
+/// The project of the example, as GitLab names it.
+const EXAMPLE: &str = "parity";
+
+/// How GitLab has a job's end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) status: String,
+    pub(crate) exit_code: Option<i64>,
+    pub(crate) failure_reason: String,
+}
+
+/// A job that ran.
+pub(crate) struct Ran {
+    pub(crate) name: String,
+    pub(crate) trace: String,
+    pub(crate) ended: Ended,
+}
+
+/// What fleets differ in.
+struct Setup {
+    /// The folder of programs in the test root.
+    programs: &'static str,
+    /// The project's name; its files lie in a folder of that name.
+    project: &'static str,
+    /// Jobs at once.
+    concurrent: u32,
+    /// Lines of the node's `[executor.vm]`.
+    guest: String,
+    /// Its `[executor.schedule]`.
+    schedule: &'static str,
+    /// Where caches are kept.
+    registry: Option<Registry>,
+}
 
 /// A fleet that runs.
 pub(crate) struct Fleet {
     bin: PathBuf,
     directory: tempfile::TempDir,
+    // Not where jobs have no caches.
+    _registry: Option<Registry>,
     // In this order they end: the daemon before what it speaks with.
     _daemon: Program,
     _node: Program,
@@ -27,20 +66,64 @@ fn text(path: &Path) -> &str {
 }
 
 impl Fleet {
-    /// Sets one up and starts it, with the recorded project and a Debian image.
+    /// Sets one up and starts it, with real VMs and the recorded project.
     pub(crate) fn start(root: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().join("examples");
+        fs::create_dir(&project).unwrap();
+        let (name, text) = PROJECT;
+        fs::write(project.join(name), text).unwrap();
+        fs::set_permissions(project.join(name), Permissions::from_mode(0o755)).unwrap();
+        let guest = format!("bundle = {:?}\nmem = \"512M\"", root.join("guest"));
+        let setup = Setup {
+            programs: "bin",
+            project: "examples",
+            concurrent: 1,
+            guest,
+            schedule: "",
+            registry: None,
+        };
+        Self::with(root, directory, setup)
+    }
+
+    /// The same with processes instead of VMs, the example's project and a registry for caches.
+    pub(crate) fn of_example(root: &Path) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().join(EXAMPLE);
+        copy(&root.join("fixtures/examples").join(EXAMPLE), &project);
+        let run = project.join("run.sh");
+        fs::set_permissions(run, Permissions::from_mode(0o755)).unwrap();
+        let agent = root.join("bin-process/vk-agent");
+        let setup = Setup {
+            programs: "bin-process",
+            project: EXAMPLE,
+            concurrent: 4,
+            guest: format!("process_agent = {agent:?}\nmem = \"256M\""),
+            schedule: "[executor.schedule]\ndisk_admission = false\nmem_budget = \"4G\"\n",
+            registry: Some(Registry::start(root)),
+        };
+        Self::with(root, directory, setup)
+    }
+
+    fn with(root: &Path, directory: tempfile::TempDir, setup: Setup) -> Self {
         let dir = directory.path().to_owned();
-        let bin = root.join("bin");
-        let program = |name: &str| Command::new(bin.join(name));
+        let bin = root.join(setup.programs);
+        let program = |name: &str| {
+            let mut command = Command::new(bin.join(name));
+            command.env(ALLOW.0, ALLOW.1);
+            command
+        };
         let (hub, lab) = (port::free(), port::free());
-        configure(&dir, root, hub, lab);
-        project(&dir.join("examples"));
+        configure(&dir, &setup, hub, lab);
+        commit(&dir.join(setup.project));
         let log = |name: &str| dir.join(name);
-        let named = format!("lab/examples={}", text(&dir.join("examples")));
+        let project = setup.project;
+        let named = format!("lab/{project}={}", text(&dir.join(project)));
         let lab = Program::start(
             program("vk-lab")
                 .args(["serve", "--addr", &format!("127.0.0.1:{lab}")])
+                .arg("--variables")
+                .arg(variables(&dir))
                 .args(["--project", &named, "--admin"])
                 .arg(dir.join("lab.sock"))
                 .arg("--token-file")
@@ -93,6 +176,7 @@ impl Fleet {
         Self {
             bin,
             directory,
+            _registry: setup.registry,
             _daemon: daemon,
             _node: node,
             _hub: started,
@@ -107,14 +191,53 @@ impl Fleet {
         lab
     }
 
-    /// Runs a pipeline to its end; each job's name and trace.
-    pub(crate) fn run(&self, pipeline: &str) -> Vec<(String, String)> {
+    /// The example's pipeline, as the program reads it.
+    pub(crate) fn example(&self) -> String {
+        let mut config = Command::new(self.bin.join("vk-lab"));
+        config.args(["config", "--pipeline", "--variables"]);
+        let dir = self.directory.path();
+        run(config
+            .arg(dir.join("variables.toml"))
+            .arg(dir.join(EXAMPLE)))
+    }
+
+    /// Starts a job that waits for that, and cancels it while it runs.
+    fn cancel(&self, job: u64) {
+        let command = format!("{{\"cmd\":\"play\",\"job\":{job}}}");
+        run(self.lab("admin").arg(command));
+        // Somebody who watches: the runner hears sooner of what happens.
+        let mut watch = self.lab("trace");
+        watch.args(["--follow", &job.to_string()]);
+        let _watching = Program::start(&mut watch, &self.directory.path().join("watched.log"));
+        eventually("the job to cancel has begun", || {
+            let trace = run(self.lab("trace").arg(job.to_string()));
+            trace.contains("O begun\n").then_some(())
+        });
+        run(self.lab("cancel").arg(job.to_string()));
+        eventually("the job is cancelled", || {
+            let status: Value = serde_json::from_str(&run(&mut self.lab("status"))).unwrap();
+            let pipelines = status["pipelines"].as_array().unwrap();
+            let mut jobs = pipelines
+                .iter()
+                .flat_map(|one| one["jobs"].as_array().unwrap());
+            let ours = jobs.find(|one| one["id"] == job).unwrap();
+            (!ours["finished_ms"].is_null()).then_some(())
+        });
+    }
+
+    /// Runs a pipeline to its end, a job `cancel` to its cancelling.
+    pub(crate) fn run(&self, pipeline: &str) -> Vec<Ran> {
         let file = self.directory.path().join("pipeline.json");
         fs::write(&file, pipeline).unwrap();
         let answer = run(self.lab("trigger").arg(&file));
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let number = answer["pipeline"].to_string();
         let count = answer["jobs"].as_array().unwrap().len();
+        for job in answer["jobs"].as_array().unwrap() {
+            if job["name"] == "cancel" {
+                self.cancel(job["id"].as_u64().unwrap());
+            }
+        }
         // One after the other, each with as much time as one may take.
         let ended = |n: usize| {
             eventually("the next job ends", || {
@@ -130,9 +253,16 @@ impl Fleet {
             jobs = ended(n);
         }
         let one = |job: &Value| {
-            let name = job["name"].as_str().unwrap().to_owned();
-            let trace = run(self.lab("trace").arg(job["id"].to_string()));
-            (name, trace)
+            let text = |name: &str| job[name].as_str().unwrap_or("none").to_owned();
+            Ran {
+                name: text("name"),
+                trace: run(self.lab("trace").arg(job["id"].to_string())),
+                ended: Ended {
+                    status: text("status"),
+                    exit_code: job["exit_code"].as_i64(),
+                    failure_reason: text("failure_reason"),
+                },
+            }
         };
         jobs.iter().map(one).collect()
     }
@@ -158,12 +288,30 @@ impl Drop for Fleet {
     }
 }
 
-/// The project that the recorded jobs had: the same commit, by the same dates and names.
-fn project(dir: &Path) {
-    fs::create_dir(dir).unwrap();
-    let (name, text) = PROJECT;
-    fs::write(dir.join(name), text).unwrap();
-    fs::set_permissions(dir.join(name), Permissions::from_mode(0o755)).unwrap();
+/// Copies files and folders.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// The project's variables, which the recorded jobs had.
+fn variables(dir: &Path) -> PathBuf {
+    let file = dir.join("variables.toml");
+    fs::write(&file, EXAMPLE_VARIABLES).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+/// One commit of all files, by the same dates and names as the recorded one.
+fn commit(dir: &Path) {
     let git = |arguments: &[&str]| {
         run(Command::new("git")
             .arg("-C")
@@ -179,24 +327,33 @@ fn project(dir: &Path) {
     git(&[&message[..], &["--date", "2026-01-02T03:04:05Z"]].concat());
 }
 
-fn configure(dir: &Path, root: &Path, hub: u16, lab: u16) {
+fn configure(dir: &Path, setup: &Setup, hub: u16, lab: u16) {
     let write = |name: &str, text: String| fs::write(dir.join(name), text).unwrap();
+    let Setup {
+        concurrent,
+        guest,
+        schedule,
+        ..
+    } = setup;
     write(
         "hub.toml",
         format!("addr = \"127.0.0.1:{hub}\"\ndata_dir = \"hub\"\n[gitlab]\napprove = \"all\"\n"),
     );
+    let registry = setup.registry.as_ref().map(|registry| registry.host());
+    let registry = registry.map(|host| format!("[registry]\nrepo = \"{host}/vk\"\n"));
     write(
         "vk.toml",
         format!(
-            "state_dir = \"node\"\n[node]\nrunner = \"none\"\n[executor]\nimage = \"debian:12\"\n[executor.vm]\n\
-             bundle = \"{}\"\ncpus = 1\nmem = \"512M\"\n",
-            root.join("guest").display()
+            "state_dir = \"node\"\n[node]\nrunner = \"none\"\n[executor]\nimage = \"debian:12\"\n\
+             [executor.vm]\n{guest}\ncpus = 1\n{schedule}{}",
+            registry.unwrap_or_default()
         ),
     );
     write(
         "gitlab.toml",
         format!(
-            "state_dir = \"daemon\"\nsystem_id_file = \"daemon/system_id\"\n[gitlab]\n\
+            "concurrent = {concurrent}\nstate_dir = \"daemon\"\n\
+             system_id_file = \"daemon/system_id\"\n[gitlab]\n\
              url = \"http://127.0.0.1:{lab}\"\n[[runners]]\nname = \"one\"\n\
              token_file = \"runner-token\"\ncheck_interval = 1\n[runners.envelope]\n\
              mem = \"512M\"\ncpus = 1\ndisk = \"4G\"\n"

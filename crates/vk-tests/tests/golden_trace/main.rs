@@ -14,19 +14,24 @@
 
 mod align;
 mod differences;
+mod ends;
+mod example;
 mod fleet;
 #[path = "../fleet/program.rs"]
 #[allow(dead_code, reason = "another test's, of which a part is used")]
 mod program;
 mod recorded;
+mod registry;
 
 use std::path::PathBuf;
 
-use align::{Hunk, differences, lines};
+use align::{Hunk, commands, differences, lines};
 use differences::Rest;
-use fleet::Fleet;
-use recorded::{PIPELINES, Recorded};
+use fleet::{Fleet, Ran};
+use recorded::{EXAMPLE, PIPELINES, Recorded, STEPS};
 
+/// The job with `CI_DEBUG_TRACE`.
+const DEBUGGED: &str = "script:debug";
 /// What operators read about the differences.
 const PAGE: &str = include_str!("../../../../docs/gitlab-runner-differences.md");
 
@@ -40,16 +45,49 @@ fn a_trace_differs_from_gitlab_runners_by_what_is_listed_and_by_nothing_else() {
     let fleet = Fleet::start(&root);
     let mut wrong = Vec::new();
     for (pipeline, jobs) in PIPELINES {
-        let traces = fleet.run(pipeline);
-        assert_eq!(traces.len(), jobs.len());
-        for (job, (name, ours)) in jobs.iter().zip(traces) {
-            println!("{name}:\n{ours}");
-            assert_eq!(name, job.name);
-            wrong.extend(compare(job, &ours));
-        }
+        wrong.extend(compare_all(jobs, &fleet.run(pipeline)));
     }
     fleet.assert_honest();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// STAGE-02, STAGE-13, STAGE-33, STAGE-36, STAGE-37: the example's jobs, one for each thing that
+/// gitlab-runner does, in processes instead of VMs.
+#[test]
+fn the_examples_jobs_differ_from_gitlab_runners_by_what_is_listed_and_by_nothing_else() {
+    let Some(root) = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from) else {
+        println!("example: needs the built programs: VK_TEST_ROOT is not set");
+        return;
+    };
+    let fleet = Fleet::of_example(&root);
+    let mut ran = fleet.run(&fleet.example());
+    let mut wrong = compare_all(EXAMPLE, &ran);
+    let steps = fleet.run(STEPS.0);
+    wrong.extend(compare_all(STEPS.1, &steps));
+    ran.extend(steps);
+    wrong.extend(ends::compare(&ran));
+    fleet.assert_honest();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn compare_all(jobs: &[Recorded], ran: &[Ran]) -> Vec<String> {
+    assert_eq!(ran.len(), jobs.len());
+    let mut wrong = Vec::new();
+    for (job, ours) in jobs.iter().zip(ran) {
+        assert_eq!(ours.name, job.name);
+        let found = compare(job, &ours.trace);
+        if !found.is_empty() {
+            println!("{}:\n{}", ours.name, ours.trace);
+        }
+        wrong.extend(found);
+    }
+    wrong
+}
+
+/// Every recorded job.
+fn all() -> impl Iterator<Item = &'static Recorded> {
+    let first = PIPELINES.iter().flat_map(|(_, jobs)| *jobs);
+    first.chain(EXAMPLE).chain(STEPS.1)
 }
 
 /// What is not as it is listed, in words. Several differences may stand side by side in a hunk.
@@ -57,7 +95,11 @@ fn compare(job: &Recorded, ours: &str) -> Vec<String> {
     let expected = differences::of(job.name);
     let mut expected = expected.iter();
     let mut wrong = Vec::new();
-    for hunk in &differences(&lines(job.trace), &lines(ours)) {
+    let (mut stock, mut ours) = (lines(job.trace), lines(ours));
+    if job.name == DEBUGGED {
+        (stock, ours) = (commands(&stock), commands(&ours));
+    }
+    for hunk in &differences(&stock, &ours) {
         let mut rest = Rest::of(hunk);
         while !rest.is_empty() {
             let next = expected.next();
@@ -84,8 +126,7 @@ fn every_difference_of_the_list_is_explained_to_operators() {
         .lines()
         .filter_map(|line| line.strip_prefix("### "))
         .collect();
-    let jobs = PIPELINES.iter().flat_map(|(_, jobs)| *jobs);
-    let listed = jobs.flat_map(|job| differences::of(job.name));
+    let listed = all().flat_map(|job| differences::of(job.name));
     let mut reasons: Vec<_> = listed.map(|difference| difference.reason).collect();
     headings.sort_unstable();
     reasons.sort_unstable();
@@ -96,7 +137,7 @@ fn every_difference_of_the_list_is_explained_to_operators() {
 /// A trace that differs less than listed is told, too: beside itself, every difference is gone.
 #[test]
 fn a_difference_that_is_no_more_is_told() {
-    for job in PIPELINES.iter().flat_map(|(_, jobs)| *jobs) {
+    for job in all() {
         let wrong = compare(job, job.trace);
         assert_eq!(wrong.len(), differences::of(job.name).len());
         assert!(wrong.iter().all(|one| one.contains("gone")), "{wrong:?}");
