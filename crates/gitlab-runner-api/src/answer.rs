@@ -134,7 +134,7 @@ mod tests {
         let interval = |text| read(&[("X-GitLab-Trace-Update-Interval", text)]).interval;
         assert_eq!(interval("10"), Some(Duration::from_secs(10)));
         assert_eq!(interval("60000"), Some(Duration::from_secs(900)));
-        for none in ["", "0", "-10", "test", "1.5"] {
+        for none in ["", "0", "-10", "some text", "1.5"] {
             assert_eq!(interval(none), None, "{none:?}");
         }
         assert_eq!(read(&[]).interval, None);

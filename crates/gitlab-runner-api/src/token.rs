@@ -53,16 +53,20 @@ mod tests {
     /// PORT-13
     #[test]
     fn a_created_runners_token_begins_with_glrt() {
-        assert!(is_created_runner_token("glrt-a1b2c3"));
-        for other in [
-            "",
-            "glrtr-a1b2c3",
-            "GLRT-a1b2c3",
-            "GR1348941a",
-            "a1b2c3",
-            " glrt-a",
-        ] {
-            assert!(!is_created_runner_token(other), "{other}");
+        let rows = [
+            ("glrt-abc", true),
+            ("glrt-", true),
+            ("glrt-t1_a1b2c3", true),
+            ("", false),
+            ("GR1348941xyz", false),
+            ("glrtr-abc", false),
+            ("GLRT-abc", false),
+            ("xglrt-abc", false),
+            (" glrt-abc", false),
+            ("abc", false),
+        ];
+        for (token, created) in rows {
+            assert_eq!(is_created_runner_token(token), created, "{token:?}");
         }
     }
 

@@ -50,6 +50,7 @@ mod tests {
     #[test]
     fn the_content_range_is_inclusive_without_unit_or_total() {
         assert_eq!(content_range(0, 1), "0-0");
+        assert_eq!(content_range(0, 17), "0-16");
         assert_eq!(content_range(0, 51), "0-50");
         assert_eq!(content_range(51, 1_048_576), "51-1048626");
         assert_eq!(content_range(51, 0), "51-51");

@@ -101,7 +101,7 @@ fn job_token() -> Secret {
     Secret::from("job-token")
 }
 
-/// GL-01, GL-02, GL-43, GL-44, CRED-02, PORT-12
+/// GL-01, GL-02, GL-43, GL-44, CRED-02
 #[tokio::test]
 async fn verify_sends_token_system_id_and_features_and_reads_the_expiry() {
     let body = r#"{"id":42,"token":"glrt-runner","token_expires_at":"2027-01-02T03:04:05Z"}"#;
@@ -128,7 +128,7 @@ async fn verify_sends_token_system_id_and_features_and_reads_the_expiry() {
     assert_eq!(json["info"]["features"]["cancel_gracefully"], true);
 }
 
-/// GL-03, GL-04, GL-05, GL-43, GL-57, GL-77, PORT-09, PORT-10, PORT-11
+/// GL-03, GL-04, GL-05, GL-43, GL-57, GL-77
 #[tokio::test]
 async fn a_job_request_carries_the_last_update_and_reads_a_job_or_none() {
     let job = r#"{"id":10,"token":"job-token","job_info":{"name":"test"}}"#;
@@ -244,7 +244,7 @@ async fn an_undecodable_job_still_gives_its_number_and_token() {
     assert_eq!(torn.job, None);
 }
 
-/// CRED-05, GL-31, GL-35, GL-43, PORT-14, PORT-15
+/// CRED-05, GL-31, GL-35, GL-43
 #[tokio::test]
 async fn a_state_update_goes_with_the_jobs_token_and_reads_the_jobs_status() {
     let headers = "Job-Status: canceling\r\nX-GitLab-Trace-Update-Interval: 10\r\n";
@@ -286,7 +286,7 @@ async fn a_state_update_goes_with_the_jobs_token_and_reads_the_jobs_status() {
     );
 }
 
-/// GL-16, GL-17, GL-77, CRED-05, PORT-16, PORT-18, PORT-20
+/// GL-16, GL-17, GL-77, CRED-05
 #[tokio::test]
 async fn a_patch_is_plain_bytes_with_their_range() {
     for debug in [true, false] {
@@ -309,7 +309,7 @@ async fn a_patch_is_plain_bytes_with_their_range() {
     }
 }
 
-/// PORT-17, GL-21
+/// GL-21
 #[tokio::test]
 async fn a_range_mismatch_says_where_gitlab_is() {
     let (client, _requests) = server(vec![answer(
