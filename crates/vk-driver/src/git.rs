@@ -2,6 +2,7 @@
 
 mod checkout;
 mod credential;
+mod extent;
 mod fetch;
 mod foreign;
 mod host;
@@ -17,6 +18,7 @@ mod tests;
 
 pub(crate) use checkout::{Wanted, check_out};
 pub(crate) use credential::Credential;
+pub(crate) use extent::{TreeBounds, Trees};
 pub(crate) use fetch::Fetched;
 pub(crate) use host::{GitError, HostGit};
 pub(crate) use kept::{Disks, Image, Kept, lend};

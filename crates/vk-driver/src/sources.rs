@@ -7,7 +7,8 @@ use vk_hub_proto::job::{FailureClass, HookName};
 
 use crate::git::{
     Credential, Disks, Fetched, GitError, HostGit, Image, Kept, Lfs, Mirror, Pulled, Rewrites,
-    Site, Updated, Wanted, check_out, lend, name_of_project, name_of_url, update,
+    Site, TreeBounds, Trees, Updated, Wanted, check_out, lend, name_of_project, name_of_url,
+    update,
 };
 use crate::job::{Job, Sourcing};
 use crate::settings::{CLEAN_FLAGS, Strategy};
@@ -163,7 +164,9 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<
     let spec = job.spec();
     let sources = &spec.sources;
     let dirs = &job.context.dirs;
-    let git = HostGit::new(job.file("git-home"))?.within(dirs.bounds);
+    let trees = Trees::within(TreeBounds::of_disk(job.context.plan.disk_bytes));
+    let git = HostGit::new(job.file("git-home"))?;
+    let git = git.within(dirs.bounds).holding(trees);
     let private = job.file(&format!("credential-{attempt}"));
     let ca = match &spec.server_ca_pem {
         Some(pem) => {

@@ -11,7 +11,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Node, Served, add, git, served, spec_of, variable};
+use support::{Node, Served, Started, add, git, read, served, spec_of, variable};
 use vk_hub_proto::job::FailureClass;
 
 fn hook(job: &mut Value, name: &str, script: &[&str]) {
@@ -254,4 +254,201 @@ async fn files_of_lfs_are_in_the_guest_unless_the_job_wants_pointers() {
     let ran = node.run(node.process(), job).await;
     assert_eq!(ran.result.failure, None, "{}", ran.output);
     assert!(ran.has(&format!("oid sha256:{oid}")), "{}", ran.output);
+}
+
+/// STAGE-10
+#[tokio::test]
+async fn a_job_that_wants_no_checkout_has_the_repository_alone() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let sha = with_submodule(&served);
+    let script = [
+        "echo all of it: $(ls -A)",
+        "cat .git/HEAD .git/refs/remotes/origin/main",
+    ];
+    let mut job = spec_of(&served, &script);
+    job["sources"]["sha"] = json!(sha);
+    for (name, value) in [
+        ("GIT_CHECKOUT", "false"),
+        ("GIT_SUBMODULE_STRATEGY", "normal"),
+    ] {
+        add(&mut job, "variables", variable(name, value));
+    }
+    let ran = node.run(node.process(), job.clone()).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    for line in [
+        "\x1b[32;1mSkipping Git checkout\x1b[0;m",
+        "all of it: .git",
+        // Nothing was ever checked out.
+        "ref: refs/heads/none",
+        &sha,
+    ] {
+        assert!(ran.has(line), "no {line:?} in {}", ran.output);
+    }
+    assert!(!ran.output.contains("Checking out"), "{}", ran.output);
+    assert!(!ran.output.contains("Submodule path"), "{}", ran.output);
+    job["variables"][1] = variable("GIT_CHECKOUT", "true");
+    let ran = node.run(node.process(), job).await;
+    assert!(ran.output.contains("Checking out"), "{}", ran.output);
+    assert!(ran.output.contains("Submodule path"), "{}", ran.output);
+}
+
+/// Neither runs hooks, for both are around a checkout.
+#[tokio::test]
+async fn strategies_without_a_repository_leave_an_empty_directory_and_run_no_hooks() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let script = ["pwd", "echo $CI_PROJECT_DIR in $(ls -A | wc -l)"];
+    let empty = "Skipping Git repository setup and creating an empty build directory";
+    for (strategy, dir, said) in [
+        ("none", "/builds/g/p", "Skipping Git repository setup"),
+        ("empty", "/builds/g/p-empty", empty),
+    ] {
+        let mut job = spec_of(&served, &script);
+        job["variables"] = json!([variable("GIT_STRATEGY", strategy)]);
+        hook(&mut job, "pre_get_sources_script", &["echo a hook ran"]);
+        hook(&mut job, "post_get_sources_script", &["echo a hook ran"]);
+        let ran = node.run(node.process(), job).await;
+        assert_eq!(ran.result.failure, None, "{}", ran.output);
+        for line in [
+            &format!("\x1b[32;1m{said}\x1b[0;m"),
+            dir,
+            &format!("{dir} in 0"),
+        ] {
+            assert!(ran.has(line), "no {line:?} in {}", ran.output);
+        }
+        assert!(!ran.has("a hook ran"), "{}", ran.output);
+    }
+}
+
+/// STAGE-08
+#[tokio::test]
+async fn a_jobs_depth_is_said_and_0_is_all_of_the_history() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let sha = with_submodule(&served);
+    for (depth, flags, said, shallow) in [
+        (0, "", "Fetching changes...", false),
+        (1, "", "Fetching changes with git depth set to 1...", true),
+        (0, "--depth 1", "Fetching changes...", true),
+        (
+            0,
+            "--shallow-since=2001-01-01",
+            "Fetching changes...",
+            false,
+        ),
+    ] {
+        let script = ["test -e .git/shallow && echo cut short || echo all of it"];
+        let mut job = spec_of(&served, &script);
+        job["sources"]["sha"] = json!(sha);
+        job["sources"]["depth"] = json!(depth);
+        add(
+            &mut job,
+            "variables",
+            variable("GIT_FETCH_EXTRA_FLAGS", flags),
+        );
+        let ran = node.run(node.process(), job).await;
+        assert_eq!(ran.result.failure, None, "{}", ran.output);
+        let said = format!("\x1b[32;1m{said}\x1b[0;m");
+        let found = if shallow { "cut short" } else { "all of it" };
+        assert!(
+            ran.has(&said) && ran.has(found),
+            "{depth} {flags}: {}",
+            ran.output
+        );
+    }
+}
+
+/// STAGE-33
+#[tokio::test]
+async fn a_fetch_that_fails_is_tried_again_as_often_as_the_job_says() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let bare = served.dir.path().join("g/p.git");
+    let away = served.dir.path().join("away");
+    std::fs::rename(&bare, &away).unwrap();
+    let mut job = spec_of(&served, &["./run.sh"]);
+    for (name, value) in [
+        ("GET_SOURCES_ATTEMPTS", "5"),
+        ("FF_USE_EXPONENTIAL_BACKOFF_STAGE_RETRY", "false"),
+    ] {
+        add(&mut job, "variables", variable(name, value));
+    }
+    let dir = node.job_dir();
+    let output = dir.join("output");
+    let mut started = Started::new(node.context(node.process(), job, dir));
+    // The section's begin and end.
+    let failed_once = |_: &vk_driver::JobState| read(&output).matches(":get_sources").count() >= 2;
+    let failed = started.state.wait_for(failed_once);
+    let failed = tokio::time::timeout(std::time::Duration::from_secs(120), failed).await;
+    drop(failed.expect("it fails in time").unwrap());
+    std::fs::rename(&away, &bare).unwrap();
+    let ran = started.end().await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    assert!(ran.has("the program ran"), "{}", ran.output);
+    assert!(
+        ran.output.contains("WARNING: Retrying..."),
+        "{}",
+        ran.output
+    );
+    // Between the first and the second, as gitlab-runner has it.
+    let cleared = ran.stages();
+    let cleared = cleared.iter().filter(|stage| *stage == "clear_worktree");
+    assert_eq!(cleared.count(), 1, "{}", ran.output);
+}
+
+#[tokio::test]
+async fn two_jobs_of_a_project_share_its_mirror_at_the_same_time() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let job = || {
+        Started::new(node.context(
+            node.process(),
+            spec_of(&served, &["./run.sh"]),
+            node.job_dir(),
+        ))
+    };
+    let (one, other) = (job(), job());
+    let (one, other) = tokio::join!(one.end(), other.end());
+    for ran in [one, other] {
+        assert_eq!(ran.result.failure, None, "{}", ran.output);
+        assert!(ran.has("the program ran"), "{}", ran.output);
+    }
+}
+
+/// A pack of a few kilobytes that would be more than the job's disk: it is the repository's, and
+/// nothing of it is written.
+#[tokio::test]
+async fn a_repository_of_more_bytes_than_the_jobs_disk_is_refused() {
+    let Some(node) = Node::new("sources") else {
+        return;
+    };
+    let served = served();
+    let work = served.dir.path().join("work");
+    for n in 0..17 {
+        std::fs::write(work.join(format!("zeros-{n}")), vec![0; 1 << 20]).unwrap();
+    }
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-q", "-m", "large"]);
+    git(&work, &["push", "-q", "../g/p.git", "HEAD:refs/heads/main"]);
+    let mut job = spec_of(&served, &["echo not reached"]);
+    job["sources"]["sha"] = json!(git(&work, &["rev-parse", "HEAD"]));
+    let mut context = node.context(node.process(), job, node.job_dir());
+    context.plan.disk_bytes = 16 << 20;
+    let ran = Started::new(context).end().await;
+    let class = Some(FailureClass::ExternalDependency);
+    assert_eq!(ran.result.failure, class, "{}", ran.output);
+    let message = ran.result.message.clone().unwrap();
+    assert!(message.contains("more than 16777216 bytes"), "{message}");
+    assert!(!ran.stages().contains(&"step_script".to_owned()));
 }

@@ -139,8 +139,9 @@ impl Tree {
         Ok(refspecs)
     }
 
-    /// Puts a commit's files into the tree.
+    /// Puts a commit's files into the tree, where they are not too much for it.
     pub(super) async fn check_out(&self, sha: &str) -> Result<(), GitError> {
+        self.look_at(sha).await?;
         let what = "check the commit out";
         self.run(what, &["checkout", "-f", "-q", sha])
             .await

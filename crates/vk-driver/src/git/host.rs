@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use super::extent::Trees;
 use super::room::SourceBounds;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -74,6 +75,9 @@ pub(crate) enum GitError {
         /// The largest, in bytes.
         most: u64,
     },
+    /// A commit's files are more than a job may have.
+    #[error("the commit is not checked out: {0}")]
+    Extent(String),
     /// The commit is not there.
     #[error(
         "commit {sha} is not in the repository (ref {reference}): it was removed, or the branch \
@@ -137,19 +141,29 @@ pub(crate) struct HostGit {
     home: PathBuf,
     /// What of the host's disk it may take.
     pub(super) bounds: SourceBounds,
+    /// What the job's trees may be.
+    pub(super) trees: Trees,
 }
 
 impl HostGit {
     /// With this directory, made where missing, as its home.
     pub(crate) fn new(home: PathBuf) -> Result<HostGit, GitError> {
         std::fs::create_dir_all(&home).map_err(GitError::file("make", &home))?;
-        let bounds = SourceBounds::default();
-        Ok(HostGit { home, bounds })
+        Ok(HostGit {
+            home,
+            bounds: SourceBounds::default(),
+            trees: Trees::default(),
+        })
     }
 
     /// With no more of the host's disk than this.
     pub(crate) fn within(self, bounds: SourceBounds) -> HostGit {
         HostGit { bounds, ..self }
+    }
+
+    /// With no larger trees than these may be.
+    pub(crate) fn holding(self, trees: Trees) -> HostGit {
+        HostGit { trees, ..self }
     }
 
     /// Its version's first two numbers; none where it cannot be told.
@@ -215,6 +229,24 @@ impl HostGit {
             what,
             said: "it lists more than a job may have".to_owned(),
         })
+    }
+
+    /// Runs git on this host's files alone, and shows each of its NUL-ended records, as long as it
+    /// is asked for more: git ends with the answer no.
+    pub(super) async fn each_record(
+        &self,
+        what: &'static str,
+        args: &[OsString],
+        mut more: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), GitError> {
+        let command = self.command(Protocols::File, &[], args);
+        let mut ended = false;
+        let done = finish(what, command, &[], |out| each(out, &mut more, &mut ended)).await;
+        match done {
+            // It had more to say.
+            Err(GitError::Failed { .. }) if ended => Ok(()),
+            done => done,
+        }
     }
 
     fn command(
@@ -351,6 +383,25 @@ async fn records(out: Option<ChildStdout>, keep: fn(&[u8]) -> bool) -> Option<Ve
         }
     }
     kept
+}
+
+/// Shows NUL-ended records until one is the last that is wanted, or is too long to be any.
+async fn each(out: Option<ChildStdout>, more: &mut impl FnMut(&[u8]) -> bool, ended: &mut bool) {
+    let Some(mut out) = out else { return };
+    let (mut record, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    while let Ok(read @ 1..) = out.read(&mut buffer).await {
+        for byte in buffer.get(..read).unwrap_or_default() {
+            if *byte != 0 && record.len() < SAID_MAX {
+                record.push(*byte);
+                continue;
+            }
+            if !more(&record) {
+                *ended = true;
+                return;
+            }
+            record.clear();
+        }
+    }
 }
 
 /// A process group that is ended with its owner: git starts others.

@@ -1,5 +1,6 @@
 //! The host's git against a server of the smart HTTP protocol that wants the job's token.
 
+mod extent;
 mod kept;
 mod lfs;
 mod refs;
@@ -111,8 +112,18 @@ impl World {
         token: &str,
         tree: &str,
     ) -> Result<(Fetched, Tree, Credential), GitError> {
+        let git = HostGit::new(self.dir.path().join("home"))?;
+        self.bring_by(git, sources, flags, (token, tree)).await
+    }
+
+    async fn bring_by(
+        &self,
+        home: HostGit,
+        sources: &Sources,
+        flags: &FetchFlags,
+        (token, tree): (&str, &str),
+    ) -> Result<(Fetched, Tree, Credential), GitError> {
         let path = |name: &str| self.dir.path().join(name);
-        let home = HostGit::new(path("home"))?;
         let token = Secret::from(token);
         let private = path(&format!("private-{tree}"));
         let credential = Credential::new(private, &sources.repo_url, &token, None)?;
@@ -133,6 +144,11 @@ impl World {
         Ok((fetched, tree, credential))
     }
 
+    /// How often a fetch asked the server, with the job's token.
+    fn asks(&self) -> usize {
+        asks(&self.server)
+    }
+
     /// Everything below the mirrors and a tree, as text.
     fn all_text(&self, names: &[&str]) -> String {
         let mut text = String::new();
@@ -149,6 +165,12 @@ impl World {
         }
         text
     }
+}
+
+fn asks(server: &GitServer) -> usize {
+    let heard = server.requests().into_iter();
+    let asks = heard.filter(|line| line.ends_with("/info/refs (authorized)"));
+    asks.count()
 }
 
 /// STAGE-06, STAGE-08, SPEC-22
@@ -208,6 +230,8 @@ async fn a_pipelines_ref_that_is_gone_is_replaced_by_its_branch() {
     git(&world.bare(), &["update-ref", "-d", "refs/pipelines/9"]);
     let fetched = world.job(&sources, "the-token", "tree").await.unwrap();
     assert!(fetched.by_branch);
+    // The first, three more, and the branch.
+    assert_eq!(world.asks(), 5, "{:?}", world.server.requests());
     let tree = world.dir.path().join("tree");
     assert_eq!(git(&tree, &["rev-parse", "HEAD"]), sources.sha);
     let elsewhere = Sources {
@@ -219,6 +243,43 @@ async fn a_pipelines_ref_that_is_gone_is_replaced_by_its_branch() {
         .await
         .unwrap_err();
     assert!(matches!(error, GitError::NoCommit { .. }), "{error}");
+}
+
+/// STAGE-38
+#[tokio::test]
+async fn a_pipelines_ref_that_comes_late_is_waited_for() {
+    let world = World::new();
+    let sources = world.sources();
+    let (bare, reference) = (world.bare(), "refs/pipelines/9");
+    git(&bare, &["update-ref", "-d", reference]);
+    let server = world.server.clone();
+    let sha = sources.sha.clone();
+    // It comes once it has been missed.
+    let late = std::thread::spawn(move || {
+        while asks(&server) < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        git(&bare, &["update-ref", reference, &sha]);
+    });
+    let fetched = world.job(&sources, "the-token", "tree").await.unwrap();
+    late.join().unwrap();
+    assert!(!fetched.by_branch);
+    assert!((2..=4).contains(&world.asks()), "{}", world.asks());
+}
+
+/// STAGE-38
+#[tokio::test]
+async fn a_pipelines_ref_that_is_gone_with_its_branch_is_named() {
+    let world = World::new();
+    let sources = world.sources();
+    let bare = world.bare();
+    git(&bare, &["symbolic-ref", "HEAD", "refs/heads/other"]);
+    for reference in ["refs/pipelines/9", "refs/heads/main"] {
+        git(&bare, &["update-ref", "-d", reference]);
+    }
+    let error = world.job(&sources, "the-token", "tree").await.unwrap_err();
+    assert!(matches!(error, GitError::Failed { .. }), "{error}");
+    assert!(error.to_string().contains("refs/heads/main"), "{error}");
 }
 
 #[tokio::test]
