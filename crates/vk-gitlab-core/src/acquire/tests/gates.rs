@@ -2,7 +2,7 @@
 
 use vk_hub_proto::relay_session::{RelayRunnerState, ServerStatus};
 
-use super::runner::{Runner, config, job, release};
+use super::runner::{Runner, config, job, release, renew, reservation};
 use crate::acquire::{Config, Effect, Input, Note, RequestOutcome, Session};
 
 fn required() -> Config {
@@ -54,12 +54,48 @@ fn nothing_is_asked_once_the_relay_is_refused_for_good() {
     assert_eq!(runner.effects(), []);
 }
 
-/// SESS-23
+/// ADM-13, SESS-23
 #[test]
 fn a_status_that_leaves_approved_aborts_nothing_and_the_job_it_brings_is_handed_on() {
-    let mut settings = required();
-    settings.session = Session::NotNeeded;
-    let mut runner = Runner::requesting_with(settings);
+    for status in [
+        ServerStatus::Pending,
+        ServerStatus::Rejected,
+        ServerStatus::Rebound,
+    ] {
+        let mut runner = Runner::ready(required());
+        runner.give(Input::Server(ServerStatus::Approved));
+        runner.reserve(1);
+        runner.take_slot();
+        runner.expect_request();
+        runner.give(Input::Server(status));
+        assert_eq!(runner.effects(), [], "{status:?}: the request stays open");
+        runner.pass_secs(30);
+        assert_eq!(runner.effects(), [renew(1)], "{status:?}: its room is kept");
+        runner.renewed(1, 90);
+        runner.answer(RequestOutcome::Job(job(5)), None);
+        let effects = runner.effects();
+        let [
+            Effect::TakeJob {
+                reservation: under, ..
+            },
+        ] = &effects[..]
+        else {
+            panic!("{status:?}: {effects:?}")
+        };
+        assert_eq!(*under, Ok(reservation(1)), "{status:?}");
+        runner.pass_secs(300);
+        assert_eq!(
+            runner.effects(),
+            [],
+            "{status:?}: and no other is asked for"
+        );
+    }
+}
+
+/// SESS-14, SESS-23
+#[test]
+fn a_relay_that_is_refused_for_good_aborts_no_request_either() {
+    let mut runner = Runner::requesting();
     runner.give(Input::RelayRefused);
     assert_eq!(runner.effects(), [], "the request stays open");
     runner.answer(RequestOutcome::Job(job(5)), None);

@@ -37,6 +37,8 @@ pub(super) struct FakeGitLab {
     pub(super) delays: u32,
     pub(super) interval: Option<u64>,
     pub(super) calls: Vec<String>,
+    /// The final states as they were told.
+    pub(super) finals: Vec<Update>,
 }
 
 impl Default for FakeGitLab {
@@ -51,6 +53,7 @@ impl Default for FakeGitLab {
             delays: 0,
             interval: None,
             calls: Vec::new(),
+            finals: Vec::new(),
         }
     }
 }
@@ -106,6 +109,9 @@ impl FakeGitLab {
             UpdateState::Failed { reason, .. } => format!("failed {reason}"),
         };
         self.calls.push(name);
+        if update.state != UpdateState::Running {
+            self.finals.push(update.clone());
+        }
         match self.faults.pop_front() {
             Some(Fault::Answer(answer)) => answer,
             Some(Fault::AnswerLost) => {

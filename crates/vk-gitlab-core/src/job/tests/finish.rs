@@ -8,8 +8,8 @@ use vk_hub_proto::job::{FailureClass, JobResult};
 use super::fake_gitlab::{Fault, Status, status};
 use super::fake_hub::result;
 use super::world::{World, new_job};
-use crate::HubFailure;
 use crate::job::{GitLabAnswer, JobStatus, Note, Record};
+use crate::{HubFailure, NewJob};
 
 fn finals(world: &World) -> Vec<Duration> {
     world
@@ -25,6 +25,15 @@ fn gaps(world: &World) -> Vec<u64> {
         .windows(2)
         .map(|pair| (pair[1] - pair[0]).as_secs())
         .collect()
+}
+
+/// Every final state that was told is the first one, byte for byte of what counts.
+fn assert_repeated(world: &World, times: usize) {
+    let finals = &world.gitlab.finals;
+    assert_eq!(finals.len(), times);
+    let first = finals.first().expect("a final state");
+    assert!(first.output.is_some(), "with its checksum");
+    assert!(finals.iter().all(|told| told == first), "{finals:?}");
 }
 
 /// FAIL-28
@@ -50,13 +59,24 @@ fn the_exit_code_is_told_of_failed_scripts_alone() {
 /// GL-32, GL-54
 #[test]
 fn a_202_is_asked_again_after_the_interval_gitlab_names() {
-    let mut world = World::running();
-    world.gitlab.delays = 3;
-    world.gitlab.interval = Some(8);
-    world.finish(None);
-    world.pass_secs(60);
-    assert_eq!(gaps(&world), [8, 8, 8]);
-    world.assert_right_end(Status::Success);
+    for (failure, status) in [
+        (None, Status::Success),
+        (Some(FailureClass::Script), Status::Failed),
+    ] {
+        let mut world = World::running();
+        world.print("some output\n");
+        world.pass_secs(5);
+        world.gitlab.delays = 3;
+        world.gitlab.interval = Some(8);
+        world.hub.finish(JobResult {
+            exit_code: failure.map(|_| 42),
+            ..result(failure)
+        });
+        world.pass_secs(60);
+        assert_eq!(gaps(&world), [8, 8, 8]);
+        world.assert_right_end(status);
+        assert_repeated(&world, 4);
+    }
 }
 
 /// GL-32, GL-70
@@ -97,20 +117,27 @@ fn a_412_sends_the_whole_trace_again_and_then_the_state() {
 /// GL-34, GL-70
 #[test]
 fn failures_back_off_from_a_second_to_an_hour() {
-    let mut world = World::running();
-    for _ in 0..30 {
+    let mut world = World::with(NewJob {
+        token_ends: None,
+        ..new_job()
+    });
+    world.hub.accept();
+    world.pass_secs(1);
+    for _ in 0..25 {
         world.gitlab.fault(status(502));
     }
     world.finish(None);
-    world.pass_secs(3500);
+    world.pass_secs(80_000);
     let gaps = gaps(&world);
-    for (gap, base) in gaps
-        .iter()
-        .zip([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024])
-    {
+    let (hour, mut base) = (3600, 1);
+    for gap in &gaps {
+        // And up to a quarter more, so that a fleet's tries do not come together.
         assert!((base..=base + base / 4 + 1).contains(gap), "{gaps:?}");
+        base = (2 * base).min(hour);
     }
-    assert!(gaps.len() >= 10);
+    let longest = gaps.iter().filter(|gap| **gap >= hour).count();
+    assert!(longest >= 10, "{gaps:?}");
+    assert_repeated(&world, gaps.len() + 1);
 }
 
 /// GL-59, GL-70
