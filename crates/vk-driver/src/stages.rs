@@ -7,6 +7,7 @@ mod image;
 mod prepare;
 mod script;
 mod sources;
+mod unsupported;
 mod upload;
 
 use std::sync::Arc;

@@ -361,17 +361,30 @@ async fn what_this_node_cannot_do_is_a_configuration_error() {
     let Some(node) = Node::new("process") else {
         return;
     };
-    let mut job = spec(&["echo not reached"]);
-    add(&mut job, "services", json!({ "name": "postgres:16" }));
-    let ran = node.run(node.process(), job).await;
-    assert_eq!(
-        ran.result.failure,
-        Some(FailureClass::Configuration),
-        "{}",
-        ran.output
-    );
-    assert!(ran.result.message.clone().unwrap().contains("postgres:16"));
-    assert_eq!(ran.stages(), ["prepare_executor"]);
+    let mut served = spec(&["echo not reached"]);
+    add(&mut served, "services", json!({ "name": "postgres:16" }));
+    let of_image = |name: &str| {
+        let mut job = spec(&["echo not reached"]);
+        job["image"] = json!({ "name": name });
+        job
+    };
+    for (job, named) in [
+        (served, "postgres:16"),
+        (of_image("dockerfile:Dockerfile"), "builds no images"),
+        (of_image("compose:app"), "builds no images"),
+        (of_image("registry.vk/tool"), "its own registry's host"),
+    ] {
+        let ran = node.run(node.process(), job).await;
+        assert_eq!(
+            ran.result.failure,
+            Some(FailureClass::Configuration),
+            "{}",
+            ran.output
+        );
+        let message = ran.result.message.clone().unwrap();
+        assert!(message.contains(named), "{message}");
+        assert_eq!(ran.stages(), ["prepare_executor"]);
+    }
 }
 
 #[tokio::test]
@@ -414,7 +427,7 @@ async fn an_image_that_is_not_there_is_named() {
     );
 }
 
-/// ADM-34
+/// ADM-34, DISP-62
 #[tokio::test]
 async fn a_job_waits_for_its_admission_and_ends_where_it_is_denied() {
     let Some(node) = Node::new("process") else {
@@ -436,7 +449,9 @@ async fn a_job_waits_for_its_admission_and_ends_where_it_is_denied() {
             .unwrap()
             .contains("memory is short")
     );
-    assert_eq!(ran.result.usage.unwrap().mem_mib, None);
+    let usage = ran.result.usage.unwrap();
+    assert_eq!((usage.cpus, usage.mem_mib), (None, None));
+    assert_eq!((usage.cpu_ms, usage.peak_mem_bytes), (None, None));
 }
 
 /// FAIL-34

@@ -13,7 +13,7 @@ use vk_trace::Line;
 use vk_vm::disk::create_scratch;
 use vk_vm::{Accelerator, Disk, Machine, Vm};
 
-use super::{failed, image, passing, system, with_causes};
+use super::{failed, image, passing, system, unsupported, with_causes};
 use crate::guest_env::GuestEnv;
 use crate::job::{Inside, Job};
 use crate::sources;
@@ -100,16 +100,8 @@ fn not_begun(transient: bool, error: &dyn std::error::Error) -> StageEnd {
 
 /// What is asked for and not there is said, never left out silently.
 fn supported(job: &Job) -> Result<(), StageEnd> {
-    let services = &job.spec().services;
-    if !services.is_empty() {
-        let names: Vec<_> = services
-            .iter()
-            .map(|service| service.name.as_str())
-            .collect();
-        let message = format!(
-            "services are not supported by this node yet, and the job asks for {}",
-            names.join(", ")
-        );
+    let image = job.expand(&job.spec().image.name);
+    if let Some(message) = unsupported::asked(job.spec(), &image) {
         return Err(failed(FailureClass::Configuration, message));
     }
     match &job.settings.refused {
