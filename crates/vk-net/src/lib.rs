@@ -17,6 +17,7 @@ mod needs;
 mod netlink;
 mod plan;
 mod prefix;
+mod question;
 mod resolver;
 mod rules;
 mod said;

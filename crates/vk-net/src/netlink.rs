@@ -34,13 +34,18 @@ const DUMP: u16 = 0x301;
 const INTERRUPTED: u16 = 0x10;
 pub(crate) const HEADER: usize = 16;
 const INET: u8 = 2;
+/// A route with fewer leading bits leads everywhere, or to a large part of it (a VPN that splits the
+/// default route in halves, or leaves a few networks out): no network that a job's could be taken
+/// for.
+const NETWORK_MIN: u8 = 8;
 
 /// What there is in one network namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// What is answered here: own addresses, local and broadcast routes.
     pub(crate) own: Vec<Prefix>,
-    /// Networks that an interface or a route leads to, a default route not among them.
+    /// Networks that an interface or a route leads to; those that lead everywhere
+    /// are not among them.
     pub(crate) reached: Vec<Prefix>,
     /// Whether a route leads everywhere.
     pub(crate) default_route: bool,
@@ -210,7 +215,7 @@ impl Found {
             // RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
             2..=4 => self.own.push(network),
             1 if length == 0 => self.default_route = true,
-            _ if length > 0 => self.reached.push(network),
+            _ if length >= NETWORK_MIN => self.reached.push(network),
             _ => {}
         }
         Some(())
@@ -290,6 +295,10 @@ mod tests {
             route(16, 2, Some([10, 1, 0, 0])),
             route(0, 1, None),
             route(12, 1, Some([172, 16, 0, 0])),
+            // A VPN's halves, and a part that another one leaves out nothing of.
+            route(1, 1, None),
+            route(1, 1, Some([128, 0, 0, 0])),
+            route(6, 1, Some([196, 0, 0, 0])),
             of(DONE, 2, &[0; 4]),
         ]
         .concat();
@@ -305,6 +314,7 @@ mod tests {
         );
         assert_eq!(shown(&found.reached), ["192.0.2.0/24", "172.16.0.0/12"]);
         assert!(found.default_route);
+        assert!(crate::Plan::choose(&found.reached).is_some());
     }
 
     #[test]

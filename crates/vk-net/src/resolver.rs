@@ -1,5 +1,5 @@
 //! Answers the guest's DNS questions with the host's resolvers' answers, unread: a question comes in
-//! through a socket of the job's namespace and goes on through one of the host's.
+//! through a socket of the job's namespace, is judged, and goes on through one of the host's.
 //!
 //! The questions in hand, their sizes and their time are bounded; what is beyond is not answered,
 //! and the guest asks again.
@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::question::{QUESTION_MAX, Verdict, answers, failed, judge, refused};
 use crate::upstream::servers;
 
 /// Questions by UDP in hand.
@@ -26,19 +27,8 @@ const ON_ONE: usize = 256;
 const ANSWER: Duration = Duration::from_secs(3);
 /// How long a connection may be silent.
 const IDLE: Duration = Duration::from_secs(10);
-/// A question is rarely longer than a few hundred bytes.
-const QUESTION_MAX: usize = 4096;
 /// No message is longer.
 const MESSAGE_MAX: usize = 65_535;
-/// A message's header.
-const HEADER: usize = 12;
-/// The bit of the third byte that says that it is an answer.
-const IS_ANSWER: u8 = 0x80;
-/// The operation, in the third byte; 0 is a question.
-const OPERATION: u8 = 0x78;
-/// "The server failed", in the fourth byte.
-const SERVER_FAILED: u8 = 2;
-
 /// The two sockets that the guest asks, made in the job's namespace.
 #[derive(Debug)]
 pub(crate) struct Listening {
@@ -88,12 +78,16 @@ async fn by_udp(socket: Arc<tokio::net::UdpSocket>) -> io::Result<Never> {
         let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
             continue;
         };
-        if !is_question(question) || length > QUESTION_MAX {
+        let verdict = judge(question);
+        if verdict == Verdict::Ignore {
             continue;
         }
         let (question, socket) = (question.to_vec(), Arc::clone(&socket));
         tokio::spawn(async move {
-            let answer = ask(&question).await;
+            let answer = match verdict {
+                Verdict::Ask => ask(&question).await,
+                _ => refused(&question),
+            };
             // The guest may be gone, or ask no more.
             let _ = socket.send_to(&answer, from).await;
             drop(seat);
@@ -156,22 +150,26 @@ async fn converse(mut guest: TcpStream) -> io::Result<()> {
             return Ok(());
         };
         let question = question?;
-        if !is_question(&question) {
-            return Ok(());
-        }
-        let mut answer = failed(&question);
-        for server in servers() {
-            let asked = timeout(ANSWER, ask_by_tcp(server, &question)).await;
-            if let Ok(Ok(found)) = asked {
-                answer = found;
-                break;
-            }
-        }
+        let answer = match judge(&question) {
+            Verdict::Ignore => return Ok(()),
+            Verdict::Refuse => refused(&question),
+            Verdict::Ask => ask_all_by_tcp(&question).await,
+        };
         timeout(IDLE, send(&mut guest, &answer))
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     }
     Ok(())
+}
+
+/// As [`ask`].
+async fn ask_all_by_tcp(question: &[u8]) -> Vec<u8> {
+    for server in servers() {
+        if let Ok(Ok(answer)) = timeout(ANSWER, ask_by_tcp(server, question)).await {
+            return answer;
+        }
+    }
+    failed(question)
 }
 
 async fn ask_by_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
@@ -202,32 +200,6 @@ async fn receive(stream: &mut TcpStream, max: usize) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-fn is_question(message: &[u8]) -> bool {
-    message.len() >= HEADER
-        && message
-            .get(2)
-            .is_some_and(|flags| flags & (IS_ANSWER | OPERATION) == 0)
-}
-
-/// Whether it is an answer to this question: the same number at least.
-fn answers(question: &[u8], answer: &[u8]) -> bool {
-    answer.len() >= HEADER
-        && answer.get(..2) == question.get(..2)
-        && answer.get(2).is_some_and(|flags| flags & IS_ANSWER != 0)
-}
-
-/// The question as an answer that says that the server failed.
-fn failed(question: &[u8]) -> Vec<u8> {
-    let mut answer = question.to_vec();
-    if let Some(flags) = answer.get_mut(2) {
-        *flags |= IS_ANSWER;
-    }
-    if let Some(code) = answer.get_mut(3) {
-        *code = *code & 0xf0 | SERVER_FAILED;
-    }
-    answer
-}
-
 /// Errors that are of one packet or connection, not of the socket.
 fn passing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
@@ -240,25 +212,4 @@ fn passing(error: &io::Error) -> bool {
             | Kind::HostUnreachable
             | Kind::NetworkUnreachable
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_questions_go_on_and_only_their_answers_come_back() {
-        let question = [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-        assert!(is_question(&question));
-        let answer = failed(&question);
-        assert!(!is_question(&answer) && !is_question(&question[..11]));
-        assert!(answers(&question, &answer));
-        assert_eq!(answer[3] & 0xf, SERVER_FAILED);
-        let mut update = question;
-        update[2] = 0x28;
-        assert!(!is_question(&update));
-        let mut other = answer.clone();
-        other[0] ^= 1;
-        assert!(!answers(&question, &other) && !answers(&question, &question));
-    }
 }
