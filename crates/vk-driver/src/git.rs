@@ -1,6 +1,7 @@
 //! Sources, brought by the host's git (STAGE-06): a mirror for each project, a tree for each job.
 
 mod checkout;
+mod collect;
 mod credential;
 mod extent;
 mod fetch;
@@ -17,6 +18,7 @@ mod test_server;
 mod tests;
 
 pub(crate) use checkout::{Wanted, check_out};
+pub use collect::{CollectedSources, Gone, collect_sources};
 pub(crate) use credential::Credential;
 pub(crate) use extent::{TreeBounds, Trees};
 pub(crate) use fetch::Fetched;

@@ -8,6 +8,7 @@ mod sweep;
 mod top;
 
 pub(crate) use actor::Message;
+pub(crate) use sweep::known;
 pub use top::{DaemonError, Setup, run};
 
 /// How many jobs these records know a directory of.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use vk_node_core::Record;
 
-use crate::durable::{FileError, sync_dir};
+use crate::durable::{FileError, read_bounded, sync_dir};
 
 const MAGIC: &[u8; 4] = b"VKJ1";
 const HEAD: usize = 20;
@@ -88,6 +88,16 @@ impl Journal {
         }
         journal.cut(whole)?;
         Ok((journal, records))
+    }
+
+    /// What is in a journal, for whoever only looks: nothing is made, and a torn end stays. None
+    /// where there is no journal.
+    ///
+    /// # Errors
+    /// See [`JournalError`].
+    pub fn look(path: &Path) -> Result<Vec<Record>, JournalError> {
+        let bytes = read_bounded(path, FILE_BYTES)?.unwrap_or_default();
+        Ok(read(path, &bytes)?.0)
     }
 
     /// What is durable, read again; for after a failed write.

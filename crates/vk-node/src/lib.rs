@@ -11,6 +11,7 @@ pub mod admin;
 pub mod config;
 pub mod daemon;
 pub mod durable;
+pub mod gc;
 mod host;
 pub mod job;
 pub mod join;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use vk_hub_client::{EnrolmentToken, HubUrl};
-use vk_node::config::Config;
+use vk_node::config::{Config, ConfigError};
 use vk_node::join::{Join, join};
 use vk_node::state_dir::{StateDir, StateDirError};
 
@@ -15,6 +15,7 @@ use crate::start::run_async;
 mod caches;
 mod drain;
 mod driver;
+mod gc;
 mod run;
 mod service;
 mod show;
@@ -22,6 +23,8 @@ pub(crate) mod vmm;
 
 /// The exit code where another process has the state directory.
 const LOCKED: u8 = 75;
+/// The exit code where an operator has to do something first: join a hub, mend the configuration.
+const NOT_SET_UP: u8 = 78;
 /// A token or CA at most.
 const FILE_BYTES: u64 = 1 << 20;
 
@@ -50,6 +53,12 @@ enum Command {
     Drain(DrainArguments),
     /// Take work again.
     Undrain(Place),
+    /// Remove what nobody needs any more; safe beside a running node.
+    ///
+    /// Directories of finished jobs that stayed behind, images, mirrors, LFS files and kept trees that
+    /// were not used for long, and what processes that died were making. Never what a job uses.
+    #[command(after_help = gc::EXAMPLES)]
+    Gc(gc::Arguments),
     /// This node under systemd: install its unit, or remove it.
     Service(service::Arguments),
     /// One job's process.
@@ -144,25 +153,33 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             drain::drain(&state, arguments.wait).await
         }),
         Command::Undrain(place) => run_async(async move { drain::undrain(&place.state()?).await }),
+        Command::Gc(arguments) => run_async(gc::run(arguments)),
         Command::Service(arguments) => run_async(service::run(arguments)),
         Command::Job { dir } => run::job(&dir),
     };
     match done {
-        Err(error) if is_locked(&error) => {
-            // With nowhere to write to there is nothing left to do.
-            let text = format_args!("vk: {error:#}\n");
-            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), text);
-            Ok(ExitCode::from(LOCKED))
-        }
-        done => done.map(|()| ExitCode::SUCCESS),
+        Err(error) => match code(&error) {
+            Some(code) => {
+                // With nowhere to write to there is nothing left to do.
+                let text = format_args!("vk: {error:#}\n");
+                let _ = std::io::Write::write_fmt(&mut std::io::stderr(), text);
+                Ok(ExitCode::from(code))
+            }
+            None => Err(error),
+        },
+        Ok(()) => Ok(ExitCode::SUCCESS),
     }
 }
 
-fn is_locked(error: &anyhow::Error) -> bool {
-    let locked = |cause: &StateDirError| matches!(cause, StateDirError::Locked { .. });
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref().is_some_and(locked))
+/// An error's own exit code, where it has one.
+fn code(error: &anyhow::Error) -> Option<u8> {
+    error.chain().find_map(|cause| {
+        let locked = |cause: &StateDirError| matches!(cause, StateDirError::Locked { .. });
+        if cause.downcast_ref().is_some_and(locked) {
+            return Some(LOCKED);
+        }
+        (cause.is::<run::NotJoined>() || cause.is::<ConfigError>()).then_some(NOT_SET_UP)
+    })
 }
 
 async fn run_join(arguments: JoinArguments) -> anyhow::Result<()> {

@@ -217,9 +217,18 @@ impl Room {
 
     /// Both locks of a repository, where no job uses it. Whoever has them leaves no new date.
     pub(super) fn unused(&self, name: &str) -> Option<(Lock, Lock)> {
-        let mirror = Lock::try_take(&self.mirror_lock(name)).ok()??;
-        let lfs = Lock::try_take(&self.lfs_lock(name)).ok()??;
-        Some((mirror, lfs))
+        let undated = |path: PathBuf| {
+            let made = !path.exists();
+            let lock = Lock::try_take(&path).ok()??;
+            if made {
+                set_date(&path, SystemTime::UNIX_EPOCH);
+            }
+            Some(lock)
+        };
+        Some((
+            undated(self.mirror_lock(name))?,
+            undated(self.lfs_lock(name))?,
+        ))
     }
 
     /// LFS objects of a repository with their last use and size, the least recently used first.
@@ -294,9 +303,13 @@ impl Shared {
 
 /// Dates a file: it was used now.
 pub(super) fn date(path: &Path) {
+    set_date(path, SystemTime::now());
+}
+
+fn set_date(path: &Path, at: SystemTime) {
     let opened = fs::File::options().append(true).open(path);
-    // Without the date it only goes sooner.
-    let _ = opened.and_then(|file| file.set_modified(SystemTime::now()));
+    // Without the date it only goes sooner or later.
+    let _ = opened.and_then(|file| file.set_modified(at));
 }
 
 /// Names with this ending in a directory, without it.

@@ -7,6 +7,7 @@ use vk_oci::Digest;
 
 use crate::error::Error;
 use crate::lock::Lock;
+use crate::names::Names;
 use crate::record::Origin;
 
 use super::Store;
@@ -31,6 +32,22 @@ pub struct Collected {
 const DOWNLOAD_IDLE: Duration = Duration::from_secs(24 * 3600);
 
 impl Store {
+    /// What [`Store::collect`] would remove now; nothing changes.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn unwanted(&self, keep: Keep) -> Result<Collected, Error> {
+        let _lock = self.lock_shared()?;
+        let mut collected = Collected::default();
+        for (digest, bytes) in self.not_wanted(keep, &self.names()?)? {
+            if !self.is_leased(digest)? {
+                collected.images += 1;
+                collected.bytes += bytes;
+            }
+        }
+        Ok(collected)
+    }
+
     /// Removes images without a name, and pulled ones that were not used for long: never one that is
     /// leased. Does nothing at all where a part of the store cannot be read.
     ///
@@ -40,17 +57,7 @@ impl Store {
         let _lock = self.lock_exclusive()?;
         self.clear_builds()?;
         let mut names = self.names()?;
-        let mut unwanted = Vec::new();
-        for digest in self.digests()? {
-            let record = self.record(digest)?;
-            let idle = match keep.used_within {
-                Some(within) if record.origin == Origin::Pulled => self.idle(digest)? > within,
-                _ => false,
-            };
-            if idle || names.of(digest).is_empty() {
-                unwanted.push((digest, record.bytes));
-            }
-        }
+        let unwanted = self.not_wanted(keep, &names)?;
         let mut collected = Collected::default();
         for (digest, bytes) in unwanted {
             let Some(_lease) = Lock::try_exclusive(&self.lease_path(digest))? else {
@@ -66,6 +73,21 @@ impl Store {
         }
         self.clear_downloads()?;
         Ok(collected)
+    }
+
+    fn not_wanted(&self, keep: Keep, names: &Names) -> Result<Vec<(Digest, u64)>, Error> {
+        let mut unwanted = Vec::new();
+        for digest in self.digests()? {
+            let record = self.record(digest)?;
+            let idle = match keep.used_within {
+                Some(within) if record.origin == Origin::Pulled => self.idle(digest)? > within,
+                _ => false,
+            };
+            if idle || names.of(digest).is_empty() {
+                unwanted.push((digest, record.bytes));
+            }
+        }
+        Ok(unwanted)
     }
 
     fn idle(&self, digest: Digest) -> Result<Duration, Error> {

@@ -13,12 +13,14 @@ fn a_name_moves_and_its_old_image_goes_at_the_next_collection() {
     drop(bench.image("a", "first"));
     let second = bench.image("a", "second");
     assert_eq!(bench.store.list().unwrap().len(), 2);
+    let would = bench.store.unwanted(Keep::default()).unwrap();
+    assert_eq!(bench.store.list().unwrap().len(), 2);
     assert_eq!(
         bench.store.lease("a").unwrap().record().digest,
         second.record().digest
     );
     let collected = bench.store.collect(Keep::default()).unwrap();
-    assert_eq!(collected.images, 1);
+    assert_eq!((collected.images, would), (1, collected));
     assert!(collected.bytes >= 4096);
     assert_eq!(bench.names(), ["a:latest"]);
     assert_eq!(

@@ -1,6 +1,7 @@
 //! `vk node run`, and the job processes it starts.
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use vk_hub_proto::NodeId;
@@ -16,15 +17,29 @@ use super::driver::Driver;
 use super::vmm::JobSettings;
 use crate::start::VERSION;
 
+/// A node that cannot run yet.
+#[derive(Debug)]
+pub(super) struct NotJoined(PathBuf);
+
+impl fmt::Display for NotJoined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.display();
+        write!(
+            f,
+            "the node on {state} has joined no hub: run `vk node join` first"
+        )
+    }
+}
+
+impl std::error::Error for NotJoined {}
+
 /// Runs the daemon.
 pub(super) async fn run(config: Config) -> anyhow::Result<()> {
     let state = StateDir::open(&config.state_dir)?;
     let lock = state.lock()?;
     let kill = KillPoints::from_env()?;
-    let enrolment = state.enrolment().load::<NodeId>()?.with_context(|| {
-        let state = state.root().display();
-        format!("the node on {state} has joined no hub: run `vk node join` first")
-    })?;
+    let enrolment = state.enrolment().load::<NodeId>()?;
+    let enrolment = enrolment.ok_or_else(|| NotJoined(state.root().to_owned()))?;
     let settings = JobSettings::of(&config, state.root());
     // Where VMs cannot be started no job is taken.
     settings.vmm().await.context("cannot start VMs here")?;

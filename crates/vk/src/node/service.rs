@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use vk_node::admin::{self, CallError};
+use vk_node::config::Config;
 use vk_node::state_dir::StateDir;
 
 use super::show::line;
@@ -64,9 +65,13 @@ struct Uninstall {
     /// Also while jobs are here: they run to their end, and nobody tells the hub.
     #[arg(long)]
     force: bool,
-    /// The node's state directory, to look for jobs in.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/vk")]
-    state_dir: PathBuf,
+    /// The node's configuration; the one that the unit's user has, or /etc/vk/config.toml, where not
+    /// given.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The node's state directory, to look for jobs in; the configuration's where not given.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     #[command(flatten)]
     place: Systemd,
 }
@@ -130,35 +135,87 @@ impl Uninstall {
         if !file.exists() {
             bail!("{} is not there: nothing is installed", file.display());
         }
+        let state_dir = self.state_dir(&file)?;
         if !self.force {
-            self.refuse_jobs().await?;
+            refuse_jobs(&state_dir).await?;
         }
         systemctl(&["disable", "--now", NAME])?;
         fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         systemctl(&["daemon-reload"])?;
         line(format_args!(
             "{NAME} is gone; {} stays",
-            self.state_dir.display()
+            state_dir.display()
         ))
     }
 
-    async fn refuse_jobs(&self) -> anyhow::Result<()> {
-        if !self.state_dir.join("node").exists() {
-            return Ok(());
+    /// Where the node that the unit runs has its state: as that node would find it.
+    fn state_dir(&self, unit: &Path) -> anyhow::Result<PathBuf> {
+        if let Some(dir) = &self.state_dir {
+            return Ok(dir.clone());
         }
-        let state = StateDir::look(&self.state_dir)?;
-        let jobs = match admin::status(&state).await {
-            Ok(status) => status.jobs,
-            Err(CallError::NotRunning { .. }) => state.jobs_on_disk()?.len(),
-            Err(error) => return Err(error.into()),
+        let text = fs::read_to_string(unit).with_context(|| unit.display().to_string())?;
+        let of_user = user_of(&text)
+            .and_then(home_of)
+            .map(|home| home.join(OF_USER));
+        let usual = [of_user, Some(PathBuf::from(OF_HOST))];
+        let there = usual.into_iter().flatten().find(|file| file.exists());
+        let Some(file) = self.config.clone().or(there) else {
+            return Ok(PathBuf::from("/var/lib/vk"));
         };
-        if jobs > 0 {
-            bail!(
-                "{jobs} jobs are here: wait for them with `vk node drain --wait`, or give --force"
-            );
-        }
-        Ok(())
+        let config = Config::read(Some(&file));
+        let config = config.context(
+            "where the node's state lies is not known: name it with --state-dir, or the node's \
+             configuration with --config",
+        )?;
+        Ok(config.state_dir)
     }
+}
+
+/// Refuses while jobs are here.
+async fn refuse_jobs(state_dir: &Path) -> anyhow::Result<()> {
+    if !state_dir.join("node").exists() {
+        return Ok(());
+    }
+    let state = StateDir::look(state_dir)?;
+    let jobs = match admin::status(&state).await {
+        Ok(status) => status.jobs,
+        Err(CallError::NotRunning { .. }) => state.jobs_on_disk()?.len(),
+        Err(error) => return Err(error.into()),
+    };
+    if jobs > 0 {
+        bail!("{jobs} jobs are here: wait for them with `vk node drain --wait`, or give --force");
+    }
+    Ok(())
+}
+
+/// Where a user has the node's configuration, from its home.
+const OF_USER: &str = ".config/vk/config.toml";
+/// Where a host has it.
+const OF_HOST: &str = "/etc/vk/config.toml";
+
+/// The user that a unit runs as.
+fn user_of(unit: &str) -> Option<&str> {
+    let user = unit.lines().find_map(|line| line.strip_prefix("User="))?;
+    Some(user.trim()).filter(|user| !user.is_empty())
+}
+
+/// A user's home, where the user has one.
+fn home_of(user: &str) -> Option<PathBuf> {
+    // Users of directories are in no file.
+    let asked = Command::new("getent").args(["passwd", "--", user]).output();
+    let told = asked.ok().filter(|told| told.status.success());
+    let text = match told {
+        Some(told) => String::from_utf8_lossy(&told.stdout).into_owned(),
+        None => fs::read_to_string("/etc/passwd").ok()?,
+    };
+    home_in(&text, user)
+}
+
+fn home_in(passwd: &str, user: &str) -> Option<PathBuf> {
+    let mut fields = passwd.lines().map(|line| line.split(':'));
+    let mut of_user = fields.find_map(|mut of| (of.next() == Some(user)).then_some(of))?;
+    let home = of_user.nth(4)?;
+    Some(PathBuf::from(home)).filter(|home| home.is_absolute())
 }
 
 impl Systemd {
@@ -237,11 +294,23 @@ mod tests {
             "User=ci",
             "TimeoutStopSec=90",
             "KillMode=process",
-            "RestartPreventExitStatus=75",
+            "RestartPreventExitStatus=75 78",
         ] {
             assert!(made.lines().any(|one| one == line), "{line}: {made}");
         }
         assert_eq!(made.lines().count(), UNIT.lines().count());
+    }
+
+    #[test]
+    fn a_units_user_and_its_home_are_found() {
+        let made = unit(Path::new("/opt/vk"), "ci", 30).unwrap();
+        assert_eq!(user_of(&made), Some("ci"));
+        assert_eq!(user_of("[Service]\nUser=\n"), None);
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nci:x:7:7::/srv/ci:/bin/false\nodd:x:8:8::x:\n";
+        assert_eq!(home_in(passwd, "ci"), Some(PathBuf::from("/srv/ci")));
+        for none in ["c", "odd", ""] {
+            assert_eq!(home_in(passwd, none), None, "{none}");
+        }
     }
 
     #[test]
