@@ -176,6 +176,7 @@ pub(crate) fn begin(image: &str) -> Vec<Difference> {
             ],
             &[
                 "00O+^[0K^[36;1mPreparing the \"vk\" executor^[0;m^[0;m",
+                "?00O ^[0KWaiting for room on the node ...^[0;m",
                 &line(&format!("Using VM executor with image {image} ...")),
                 &line(&format!(
                     "Using effective pull policy of [if-not-present] for image {image}"
