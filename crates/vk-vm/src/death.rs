@@ -38,6 +38,11 @@ pub enum Cause {
         /// The end of its stderr, safe to show.
         said: String,
     },
+    /// The guest stands still: its disk finds no room on its host.
+    NoRoom {
+        /// What the host said.
+        why: String,
+    },
     /// The agent broke off, or does not answer, while the VMM runs on.
     Agent {
         /// What is known of it.
@@ -56,12 +61,20 @@ impl fmt::Display for Death {
                     write!(f, " ({said})")?;
                 }
             }
+            Cause::NoRoom { why } => {
+                let what = "the VM stood still: its disk cannot grow on the node's";
+                write!(f, "{what}: {why}; make room in the node's state directory")?;
+            }
             Cause::Agent { why } => write!(f, "the guest's agent is gone: {why}")?,
         }
         if self.out_of_memory {
             f.write_str("; it ran out of memory")?;
         }
-        if !self.console.is_empty() && !matches!(self.cause, Cause::PoweredOff | Cause::Ended) {
+        let says_nothing = matches!(
+            self.cause,
+            Cause::PoweredOff | Cause::Ended | Cause::NoRoom { .. }
+        );
+        if !self.console.is_empty() && !says_nothing {
             write!(f, "; the console ends with:\n{}", self.console)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::channel::ControlEnd;
@@ -40,34 +40,46 @@ pub(crate) struct Watched {
     pub(crate) said: Arc<Console>,
 }
 
+/// What is seen of a VM's end first.
+enum First<'a> {
+    Exit((&'a Watched, Exit)),
+    Control(ControlEnd),
+    NoRoom(String),
+}
+
 /// Announces the VM's end once it has come.
 pub(crate) async fn supervise(
     programs: Vec<Watched>,
     mut control: watch::Receiver<Option<ControlEnd>>,
     console: Arc<Console>,
+    no_room: oneshot::Receiver<String>,
     stopping: Arc<AtomicU8>,
     announce: watch::Sender<Option<Arc<Death>>>,
 ) {
     let first = tokio::select! {
         biased;
-        ended = first_exit(&programs) => Ok(ended),
-        end = end_of(&mut control) => Err(end),
+        ended = first_exit(&programs) => First::Exit(ended),
+        end = end_of(&mut control) => First::Control(end),
+        why = told(no_room) => First::NoRoom(why),
     };
     let wanted = || stopping.load(Ordering::Relaxed);
     let cause = match first {
-        Ok(ended) => {
+        First::Exit(ended) => {
             let ended = the_vmm_if_it_ended_too(&programs, ended).await;
             program(ended, wanted()).await
         }
-        Err(ControlEnd::Bye) => match timeout(POWER_OFF, first_exit(&programs)).await {
+        First::NoRoom(why) => Cause::NoRoom { why },
+        First::Control(ControlEnd::Bye) => match timeout(POWER_OFF, first_exit(&programs)).await {
             Ok(ended) => program(ended, wanted()).await,
             Err(_) => agent("it said that it powers off, and the machine runs on".to_owned()),
         },
-        Err(ControlEnd::Fault(failure)) => agent(failure.to_string()),
-        Err(ControlEnd::Lost(why)) => match timeout(CAUSE, first_exit(&programs)).await {
-            Ok(ended) => program(ended, wanted()).await,
-            Err(_) => agent(why),
-        },
+        First::Control(ControlEnd::Fault(failure)) => agent(failure.to_string()),
+        First::Control(ControlEnd::Lost(why)) => {
+            match timeout(CAUSE, first_exit(&programs)).await {
+                Ok(ended) => program(ended, wanted()).await,
+                Err(_) => agent(why),
+            }
+        }
     };
     let out_of_memory = matches!(&cause, Cause::Program { .. } | Cause::Agent { .. })
         && console.mentions(&OUT_OF_MEMORY);
@@ -121,6 +133,14 @@ async fn end_of(control: &mut watch::Receiver<Option<ControlEnd>>) -> ControlEnd
         Ok(Some(end)) => end,
         // Nobody serves the control stream: the VM is booting, or its owner let go of it.
         _ => std::future::pending().await,
+    }
+}
+
+/// What is told; waits for ever where nobody will tell it.
+async fn told(what: oneshot::Receiver<String>) -> String {
+    match what.await {
+        Ok(told) => told,
+        Err(_) => std::future::pending().await,
     }
 }
 

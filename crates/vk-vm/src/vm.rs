@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{timeout, timeout_at};
 use vk_guest_proto::{Hello, Volume};
 
@@ -15,7 +16,7 @@ use crate::channel::{Guest, connect};
 use crate::death::{Cause, Death, Lifeline};
 use crate::launching::{Channel, Launching};
 use crate::machine::Accelerator;
-use crate::qemu::Qmp;
+use crate::qemu::{Qmp, want_of_room};
 use crate::start_error::StartError;
 use crate::supervise::{IS_ENDED, POWERS_OFF, RUNS, supervise};
 use crate::usage::{HostUsage, of_tree};
@@ -32,6 +33,8 @@ pub struct Vm {
     parts: Launching,
     volumes: BTreeMap<String, Volume>,
     qmp: Option<PathBuf>,
+    /// Who listens there meanwhile: QEMU speaks with one at a time.
+    listening: Option<AbortHandle>,
     lifeline: Lifeline,
     stopping: Arc<AtomicU8>,
 }
@@ -77,11 +80,13 @@ impl Vm {
         let mut parts = parts;
         let (announce, lifeline) = Lifeline::new();
         let (ended, end) = watch::channel(None);
+        let (no_room, room) = oneshot::channel();
         let stopping = Arc::new(AtomicU8::new(RUNS));
         parts.tasks.spawn(supervise(
             parts.programs.clone(),
             end,
             Arc::clone(&parts.console),
+            room,
             Arc::clone(&stopping),
             announce,
         ));
@@ -123,12 +128,19 @@ impl Vm {
                     hello,
                 };
                 let guest = Guest::new(control, expected, lifeline.clone());
+                let listening = qmp.clone().map(|socket| {
+                    parts.tasks.spawn(async move {
+                        // Nobody asks any more where the VM ended.
+                        let _ = no_room.send(want_of_room(&socket).await);
+                    })
+                });
                 Ok(Self {
                     guest,
                     boot,
                     parts,
                     volumes,
                     qmp,
+                    listening,
                     lifeline,
                     stopping,
                 })
@@ -226,6 +238,7 @@ impl Vm {
     async fn quit(&self) -> Option<Arc<Death>> {
         let socket = self.qmp.as_deref()?;
         self.stopping.store(IS_ENDED, Ordering::Relaxed);
+        self.listening.iter().for_each(AbortHandle::abort);
         let quit = async {
             let mut qmp = Qmp::connect(socket).await.ok()?;
             // It may end before it answers.

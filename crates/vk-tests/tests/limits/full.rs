@@ -21,7 +21,7 @@ const A_WHILE: Duration = Duration::from_secs(6);
 const ROOM: u64 = 64;
 
 /// Runs this test again where it may mount; whether this is there.
-fn may_mount(test: &str) -> bool {
+pub(crate) fn may_mount(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -35,17 +35,22 @@ fn may_mount(test: &str) -> bool {
 }
 
 /// A directory on a file system of its own.
-struct Small {
+pub(crate) struct Small {
     path: PathBuf,
 }
 
 impl Small {
     /// Moves a directory there.
     fn of(path: PathBuf) -> Self {
+        Self::with_room(path, ROOM)
+    }
+
+    /// The same, where there is more room: so many MiB.
+    pub(crate) fn with_room(path: PathBuf, room: u64) -> Self {
         let before = path.with_extension("before");
         fs::rename(&path, &before).unwrap();
         fs::create_dir(&path).unwrap();
-        let options = format!("mode=700,size={ROOM}m");
+        let options = format!("mode=700,size={room}m");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &options, "none"]);
         run(mount.arg(&path));
@@ -60,7 +65,7 @@ impl Small {
     }
 
     /// Takes all the room there is.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = File::create(self.filler()).unwrap();
         for size in [1 << 20, 4096, 1] {
             let part = vec![0; size];
@@ -70,7 +75,7 @@ impl Small {
     }
 
     /// Gives the room back.
-    fn empty(&self) {
+    pub(crate) fn empty(&self) {
         fs::remove_file(self.filler()).unwrap();
         assert!(!is_full(&self.path), "it is full yet");
     }
@@ -110,6 +115,49 @@ fn ticking(fleet: &Fleet, lab: &Lab) -> u64 {
         outputs.iter().any(ticks).then_some(())
     });
     job
+}
+
+/// A job that says nothing in its middle, until it is told to: by a file of the host's, which the
+/// process stand-in for VMs shows to it.
+struct Silent {
+    job: u64,
+    go_on: PathBuf,
+}
+
+impl Silent {
+    /// One in its middle.
+    fn begin(fleet: &Fleet, lab: &Lab) -> Self {
+        let go_on = fleet.path("go-on");
+        let script = [
+            "echo it is silent".to_owned(),
+            format!(
+                "while [ ! -e /proc/1/root{} ]; do sleep 0.1; done",
+                go_on.display()
+            ),
+            "echo it lives on".to_owned(),
+        ];
+        let job = lab.trigger(&json!({ "name": "silent", "script": script }));
+        eventually("the job is silent", || {
+            let outputs = fleet.outputs();
+            // The line that tells what is waited for is behind it.
+            let waits = |text: &String| text.contains("while [ ! -e");
+            outputs.iter().any(waits).then_some(())
+        });
+        Self { job, go_on }
+    }
+
+    /// Lets it go on to its end.
+    fn ends(&self, lab: &Lab) {
+        fs::write(&self.go_on, "").unwrap();
+        let (ended, trace) = lab.ended_as(self.job, "success");
+        assert_eq!(ended["handed_out"], 1);
+        let said = |line: &str| line.ends_with(" it lives on");
+        assert_eq!(
+            trace.lines().filter(|line| said(line)).count(),
+            1,
+            "{trace}"
+        );
+    }
 }
 
 /// Every tick stands there once, in order; how many.
@@ -193,6 +241,7 @@ fn a_node_without_room_takes_no_job_ends_what_cannot_go_on_and_takes_jobs_with_r
     fleet.restart(Party::Node);
     hello(&fleet, &lab);
 
+    let silent = Silent::begin(&fleet, &lab);
     let under_way = ticking(&fleet, &lab);
     small.fill();
     let (ended, trace) = lab.ended_as(under_way, "failed");
@@ -215,8 +264,10 @@ fn a_node_without_room_takes_no_job_ends_what_cannot_go_on_and_takes_jobs_with_r
     let waits = lab.trigger(&json!({ "name": "waits", "script": ["echo after all"] }));
     std::thread::sleep(A_WHILE);
     assert_eq!(lab.job(waits)["status"], "pending", "no job is taken");
+    assert_eq!(lab.job(silent.job)["status"], "running", "others live on");
     small.empty();
     lab.ended_as(waits, "success");
+    silent.ends(&lab);
     hello(&fleet, &lab);
 }
 

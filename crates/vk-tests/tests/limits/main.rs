@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod disk;
 mod fleet;
 mod full;
 mod host;

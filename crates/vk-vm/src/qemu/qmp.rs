@@ -98,6 +98,19 @@ impl Qmp {
         })
     }
 
+    /// Waits for an event of this name; gives what it says.
+    ///
+    /// # Errors
+    /// [`QmpError::Io`]: QEMU is gone.
+    pub async fn event(&mut self, name: &str) -> Result<Value, QmpError> {
+        loop {
+            let mut said = self.line().await?;
+            if said.get("event").and_then(Value::as_str) == Some(name) {
+                return Ok(said.get_mut("data").map(Value::take).unwrap_or_default());
+            }
+        }
+    }
+
     async fn line(&mut self) -> Result<Value, QmpError> {
         let mut line = Vec::new();
         (&mut self.from)
