@@ -12,6 +12,7 @@ mod gitlab;
 mod hub_calls;
 mod io;
 mod machine;
+mod note;
 mod record;
 mod relay;
 mod store;

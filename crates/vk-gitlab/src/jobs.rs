@@ -18,6 +18,21 @@ struct Row {
     hub_job: Option<String>,
     phase: &'static str,
     taken_at: u64,
+    /// `success` or `failed`, once it ended.
+    state: Option<&'static str>,
+    failure_reason: Option<String>,
+    /// Whether GitLab has that; none while it is being told, or told the daemon itself.
+    delivered: Option<bool>,
+}
+
+impl Row {
+    /// How far it is, in a word or two.
+    fn how(&self) -> String {
+        match self.delivered {
+            Some(false) => format!("{}, undelivered", self.phase),
+            _ => self.phase.to_owned(),
+        }
+    }
 }
 
 /// Prints the recorded jobs; the daemon may run meanwhile. A file is read for the relay it names,
@@ -52,7 +67,9 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
         writeln!(
             out,
             "{:<20} {:>12} {hub_job:<34} {}",
-            row.runner, row.gitlab_job, row.phase
+            row.runner,
+            row.gitlab_job,
+            row.how()
         )?;
     }
     Ok(())
@@ -68,11 +85,15 @@ fn named(text: &str) -> RelayId {
 }
 
 fn row(runner: &str, job: &JobRecord) -> Row {
+    let ended = job.ended.as_ref();
     Row {
         runner: runner.to_owned(),
         gitlab_job: job.taken.gitlab_job,
         hub_job: job.hub_job.map(|job| job.to_string()),
         phase: phase_name(job.phase()),
         taken_at: job.taken.taken_at,
+        state: ended.map(|ended| if ended.success { "success" } else { "failed" }),
+        failure_reason: ended.and_then(|ended| ended.failure_reason.clone()),
+        delivered: job.reported,
     }
 }

@@ -4,6 +4,7 @@
 //! What it says it asks the loop for, so that it is never older than the moment.
 
 mod about;
+mod changes;
 mod serve;
 
 use std::sync::Arc;

@@ -343,4 +343,33 @@ mod tests {
         );
         assert_eq!(state.runners().unwrap(), ["ci"]);
     }
+
+    /// STATE-01
+    #[test]
+    fn a_file_that_others_can_use_or_that_is_none_is_not_read() {
+        let dir = private();
+        let state = StateDir::open(dir.path()).unwrap();
+        let (relay, file) = (RelayId::from_bytes([1; 16]), state.file("ci"));
+        let path = dir.path().join("ci.json");
+        file.write(&state_file::render(relay, [], &Default::default()).unwrap())
+            .unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = file.read(relay).unwrap_err().to_string();
+            assert!(
+                error.contains("chmod 0600") && error.contains("ci.json"),
+                "{error}"
+            );
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        file.read(relay).unwrap();
+        fs::rename(&path, dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        let error = file.read(relay).unwrap_err().to_string();
+        assert!(error.contains("a symbolic link"), "{error}");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = file.read(relay).unwrap_err().to_string();
+        assert!(error.contains("a directory or device"), "{error}");
+    }
 }

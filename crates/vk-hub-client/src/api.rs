@@ -214,6 +214,24 @@ impl Client {
         decode(&answer, 200)
     }
 
+    /// The same, which a hub that knows `turns` holds until a node has accepted the job, its cancel has
+    /// changed or it has ended, whatever stages it passes through meanwhile; one that does not answers
+    /// every change.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn turn(
+        &self,
+        job: JobId,
+        after: Option<u64>,
+        wait_secs: u32,
+    ) -> Result<JobView, ApiError> {
+        let after = after.map_or_else(String::new, |revision| format!("after={revision}&"));
+        let path = format!("/v1/jobs/{job}?{after}wait={wait_secs}&turns=1");
+        let answer = self.get((Asked::View, &path), wait_secs).await?;
+        decode(&answer, 200)
+    }
+
     /// `GET /v1/jobs/<id>/output` (API-07).
     ///
     /// # Errors

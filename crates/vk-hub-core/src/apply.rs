@@ -4,7 +4,7 @@ use vk_hub_proto::{JobId, NodeId};
 
 use crate::Record;
 use crate::fleet::Fleet;
-use crate::job::{Job, Phase};
+use crate::job::{Job, Phase, Turn};
 use crate::memory::Remembered;
 use crate::node::Node;
 use crate::output::Output;
@@ -129,6 +129,7 @@ impl Fleet {
             cancel: None,
             settled: false,
             revision: *revision,
+            turned: (Turn::default(), *revision),
             viewers: Default::default(),
             readers: Default::default(),
             placing: None,

@@ -44,7 +44,18 @@ impl Fleet {
                 job,
                 after,
                 wait_secs,
-            } => self.on_view(now, asker, job, after, wait_secs, out),
+            } => {
+                let asked = (job, after, Wait::View(job));
+                self.on_view(now, asker, asked, wait_secs, out);
+            }
+            Request::Turn {
+                job,
+                after,
+                wait_secs,
+            } => {
+                let asked = (job, after, Wait::Turn(job, after.unwrap_or(0)));
+                self.on_view(now, asker, asked, wait_secs, out);
+            }
             Request::Output {
                 job,
                 offset,
@@ -75,17 +86,16 @@ impl Fleet {
         &mut self,
         now: Now,
         asker: Asker,
-        job: JobId,
-        after: Option<u64>,
+        (job, after, wait): (JobId, Option<u64>, Wait),
         wait_secs: u32,
         out: &mut Out,
     ) {
         let Asker { to, by } = asker;
         let known = match self.owned(by, job) {
             Err(refusal) => return self.refuse(to, refusal, out),
-            Ok(found) => after.is_some_and(|after| after >= found.revision),
+            Ok(found) => after.is_some_and(|after| !found.has_news(wait, after)),
         };
-        if known && self.hold(now, to, Wait::View(job), wait_secs) {
+        if known && self.hold(now, to, wait, wait_secs) {
             if let Some(found) = self.jobs.get_mut(&job) {
                 found.viewers.insert(to);
             }

@@ -57,6 +57,9 @@ pub struct Settings {
     pub fits_per_node: u32,
     /// GitLab servers kept at most.
     pub servers: usize,
+    /// How often a relay may report another server or system ID than before: so many times at once,
+    /// and once more for each such time that passes.
+    pub relay_changes: (u32, Duration),
     /// Projects kept at most; the oldest of which nothing was decided is let go first.
     pub projects: usize,
 }
@@ -91,6 +94,7 @@ impl Default for Settings {
             placements: 1_024,
             fits_per_node: 1_024,
             servers: 1_024,
+            relay_changes: (60, Duration::from_secs(5)),
             projects: 16_384,
         }
     }

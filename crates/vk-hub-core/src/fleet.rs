@@ -118,7 +118,9 @@ impl Fleet {
             Input::Node { session, message } => self.on_node_message(now, session, message, out),
             Input::OutputSynced { lengths } => self.on_output_synced(lengths, out),
             Input::RelayOpened { session, relay } => self.on_relay_opened(session, relay, out),
-            Input::Relay { session, message } => self.on_relay_message(session, message, out),
+            Input::Relay { session, message } => {
+                self.on_relay_message(now, session, message, out);
+            }
             Input::StoreFailed { why } => self.on_store_failed(why, out),
         }
     }
@@ -162,7 +164,7 @@ impl Fleet {
     pub(crate) fn bump(&mut self, job: JobId) {
         let revision = self.clock.next_revision();
         if let Some(one) = self.jobs.get_mut(&job) {
-            one.revision = revision;
+            one.moves_to(revision);
             self.changed.insert(job);
         }
     }

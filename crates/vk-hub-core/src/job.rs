@@ -11,6 +11,7 @@ use vk_step::Now;
 use crate::class::ClassId;
 use crate::output::Output;
 use crate::request::RequestKey;
+use crate::wait::Wait;
 use crate::{Digest, JobSummary, RequestHandle};
 
 /// A job, queued to settled.
@@ -35,6 +36,8 @@ pub(crate) struct Job {
     /// Kept.
     pub(crate) settled: bool,
     pub(crate) revision: u64,
+    /// Its last turn, and the revision of that.
+    pub(crate) turned: (Turn, u64),
     pub(crate) output: Output,
     /// Held job-view requests.
     pub(crate) viewers: BTreeSet<RequestHandle>,
@@ -60,6 +63,14 @@ pub(crate) struct Placing {
     pub(crate) refused: BTreeMap<NodeId, Now>,
     /// The last refusal, in words.
     pub(crate) last_refusal: Option<String>,
+}
+
+/// What decides how a job is carried on: whether a node accepted it, whether it ended, and its cancel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    running: bool,
+    finished: bool,
+    cancel: Option<CancelMode>,
 }
 
 /// How far a job is; with the record that says so.
@@ -120,6 +131,27 @@ impl Job {
     /// The unfinished job's node, if this is it.
     pub(crate) fn is_on(&self, node: NodeId) -> bool {
         !self.phase.is_finished() && self.phase.node() == Some(node)
+    }
+
+    /// Under a new revision from now on, which may be a turn.
+    pub(crate) fn moves_to(&mut self, revision: u64) {
+        self.revision = revision;
+        let turn = Turn {
+            running: matches!(self.phase, Phase::Running { .. }),
+            finished: self.phase.is_finished(),
+            cancel: self.cancel,
+        };
+        if turn != self.turned.0 {
+            self.turned = (turn, revision);
+        }
+    }
+
+    /// Whether who waits so has news past this revision.
+    pub(crate) const fn has_news(&self, wait: Wait, after: u64) -> bool {
+        match wait {
+            Wait::Turn(..) => self.turned.1 > after,
+            _ => self.revision > after,
+        }
     }
 
     /// Sent to a node that has not answered.

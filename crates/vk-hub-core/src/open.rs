@@ -88,7 +88,9 @@ impl Fleet {
         let mut running = Vec::new();
         let mut unsettled = Vec::new();
         for (id, job) in &mut self.jobs {
-            job.revision = revision;
+            job.moves_to(revision);
+            // What is known of before is no more than that.
+            job.turned.1 = revision;
             let durable = outputs.get(id).copied().unwrap_or(0);
             job.output = Output::new(job.summary.limit_bytes, durable);
             if !job.settled {

@@ -5,9 +5,13 @@ mod report;
 mod session;
 mod status;
 
+use std::time::Duration;
+
 use vk_hub_proto::RelayId;
 use vk_hub_proto::node_session::VersionRange;
 use vk_hub_proto::relay_session::{RelayReport, RunnerBeat, ServerStatus};
+
+use vk_step::Now;
 
 use crate::approvals::ServerNumber;
 use crate::{Record, SessionHandle};
@@ -30,6 +34,29 @@ pub(crate) struct Relay {
     pub(crate) beats: Vec<RunnerBeat>,
     /// The status told in this session.
     pub(crate) told: Option<ServerStatus>,
+    /// Reports that changed what is kept.
+    pub(crate) changes: Changes,
+}
+
+/// How much of its share of changes a relay has used.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// When all of the share is there again.
+    whole: Option<Now>,
+}
+
+impl Changes {
+    /// Takes one of so many, of which one more is there for each such time that passes; whether there
+    /// is one.
+    fn take(&mut self, now: Now, (most, every): (u32, Duration)) -> bool {
+        let whole = self.whole.filter(|at| *at > now).unwrap_or(now);
+        let used = now.until(whole);
+        if used > every.saturating_mul(most.saturating_sub(1)) {
+            return false;
+        }
+        self.whole = Some(whole.after(every));
+        true
+    }
 }
 
 /// What is kept of a relay.

@@ -76,6 +76,16 @@ pub enum Request {
         /// Hold the request this long at most.
         wait_secs: u32,
     },
+    /// The same for who carries the job on and does not watch it (`turns=1`): held until a node has
+    /// accepted the job, its cancel has changed or it has ended, whatever it passes through meanwhile.
+    Turn {
+        /// Which.
+        job: JobId,
+        /// Answer once there was a turn past this revision.
+        after: Option<u64>,
+        /// Hold the request this long at most.
+        wait_secs: u32,
+    },
     /// `GET /v1/jobs/<id>/output`.
     Output {
         /// Which job's.

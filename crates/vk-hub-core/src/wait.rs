@@ -1,5 +1,6 @@
 //! Requests that are held: long polls, renewals, reservation requests.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vk_hub_proto::limit::{OUTPUT_ANSWER_BYTES, WAIT_SECS};
@@ -19,6 +20,8 @@ pub(crate) enum Wait {
     Capacity(ClassId),
     /// A revision of a job.
     View(JobId),
+    /// A turn of a job past a revision.
+    Turn(JobId, u64),
     /// Bytes of a job's output past an offset.
     Output(JobId, u64),
     /// A node's answer to a renewal.
@@ -58,7 +61,7 @@ impl Fleet {
         };
         let answer = match wait {
             Wait::Capacity(class) => self.capacity_answer(class),
-            Wait::View(job) => self.view_answer(job),
+            Wait::View(job) | Wait::Turn(job, _) => self.view_answer(job),
             Wait::Output(job, offset) => self.output_answer(job, offset),
             Wait::Renew(reservation) => Answer::Refused(Refusal::unavailable(format!(
                 "the node of reservation {reservation} did not answer the renewal in time"
@@ -86,7 +89,7 @@ impl Fleet {
                     class.polls.remove(&to);
                 }
             }
-            Wait::View(job) => {
+            Wait::View(job) | Wait::Turn(job, _) => {
                 if let Some(job) = self.jobs.get_mut(&job) {
                     job.viewers.remove(&to);
                 }
@@ -160,7 +163,13 @@ impl Fleet {
             let Some(changed) = self.jobs.get_mut(&job) else {
                 continue;
             };
-            for to in std::mem::take(&mut changed.viewers) {
+            let viewers = std::mem::take(&mut changed.viewers).into_iter();
+            let (on, told): (_, BTreeSet<_>) = viewers.partition(|to| match self.waits.get(to) {
+                Some(wait @ Wait::Turn(_, after)) => !changed.has_news(*wait, *after),
+                _ => false,
+            });
+            changed.viewers = on;
+            for to in told {
                 let answer = self.view_answer(job);
                 self.answer(to, answer, out);
             }

@@ -108,7 +108,14 @@ impl Job {
     }
 
     fn undelivered(&mut self, why: &str, step: &mut Step) {
+        let ended = self.record.as_ref().and_then(|job| job.ended.as_ref());
+        let reason = ended.and_then(|ended| ended.failure_reason.as_deref());
+        let state = match ended {
+            Some(ended) if ended.success => "success".to_owned(),
+            _ => format!("failed, {}", reason.unwrap_or("unknown_failure")),
+        };
         step.effect(Effect::Note(Note::Undelivered {
+            state,
             why: why.to_owned(),
         }));
         self.report(false, step);

@@ -433,7 +433,7 @@ pub enum UpdateState {
 
 /// What operators are told of a job; with the IDs of its record these are the correlation lines
 /// (FLOW-23).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum Note {
     /// GitLab handed the job over.
     Received,
@@ -449,6 +449,8 @@ pub enum Note {
     Reported,
     /// GitLab will never have its final state (GL-59, GL-70).
     Undelivered {
+        /// That state: `success`, or `failed` with its reason.
+        state: String,
         /// Why.
         why: String,
     },

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod crash;
+mod crash_points;
 mod fake_gitlab;
 mod fake_hub;
 mod finish;

@@ -291,7 +291,7 @@ impl Effects<'_> {
             } => {
                 let client = self.hub();
                 self.beside(async move {
-                    let view = client.view(hub_job, after, wait_secs).await;
+                    let view = client.turn(hub_job, after, wait_secs).await;
                     let view = view.map_err(|error| hub::failure(&error));
                     Event::Job(key, job::Input::ViewAnswer(call, view))
                 });
@@ -384,22 +384,13 @@ impl Effects<'_> {
             runner.meter.never_delivered();
         }
         let runner = &runner.config.name;
-        if *note == job::Note::GivenUp(job::WhyGivenUp::Forbidden) {
-            tracing::warn!(
-                runner,
-                gitlab_job = names.gitlab_job,
-                "GitLab answered 403 and does not say why: most likely the trace is larger than it \
-                 takes, or the job was erased or its project deleted; the job is stopped"
-            );
+        let hub_job = names.hub_job.map(|job| job.to_string());
+        let (gitlab_job, request_id, what) = (names.gitlab_job, names.request_id, note.name());
+        if note.is_wrong() {
+            tracing::warn!(runner, gitlab_job, %request_id, hub_job, note = what, "{note}");
+        } else {
+            tracing::info!(runner, gitlab_job, %request_id, hub_job, note = what, "{note}");
         }
-        tracing::info!(
-            runner,
-            gitlab_job = names.gitlab_job,
-            request_id = %names.request_id,
-            hub_job = names.hub_job.map(|job| job.to_string()),
-            ?note,
-            "job"
-        );
     }
 
     fn fetch(
@@ -490,6 +481,8 @@ impl Effects<'_> {
         };
         if part.is_none() {
             tracing::error!(
+                gitlab_job = record.taken.gitlab_job,
+                request_id = %record.taken.request_id,
                 ?span,
                 "bytes of a trace are not held, and are read again: a fault of this program"
             );

@@ -181,3 +181,38 @@ async fn a_job_that_was_handed_over_as_the_second_word_came_is_kept() {
     bench.daemon.keep_what_waits().await;
     assert!(bench.holds("ci", 1) && bench.holds("ci", 2));
 }
+
+/// What a write costs does not go with the jobs that are held: what has not changed is not serialised
+/// again.
+#[tokio::test]
+async fn a_write_renders_only_the_job_that_changed() {
+    let mut bench = Bench::new(&["ci"]);
+    let keys: Vec<u64> = (1..=100).map(|job| bench.take(0, job)).collect();
+    bench.write().await;
+    // The closing lines of each are rendered and kept by then or with the next write.
+    while bench.daemon.write_gathered() {
+        let event = bench.daemon.event().await;
+        if let Some(Event::Written(written)) = event {
+            bench.daemon.written(&written);
+        }
+    }
+    let texts = |bench: &Bench| -> Vec<Option<Arc<str>>> {
+        let jobs = keys.iter().map(|key| &bench.daemon.jobs[key]);
+        jobs.map(|job| job.rendered.clone()).collect()
+    };
+    let before = texts(&bench);
+    assert!(before.iter().all(Option::is_some));
+    // A record of one of them is to be kept anew.
+    bench.daemon.jobs.get_mut(&keys[41]).unwrap().rendered = None;
+    bench.take(0, 101);
+    bench.write().await;
+    let after = texts(&bench);
+    let same = before.iter().zip(&after).map(|(before, after)| {
+        let (Some(before), Some(after)) = (before, after) else {
+            return false;
+        };
+        Arc::ptr_eq(before, after)
+    });
+    assert_eq!(same.filter(|same| !same).count(), 1);
+    assert!(bench.holds("ci", 101));
+}

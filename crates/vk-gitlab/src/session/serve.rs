@@ -12,6 +12,7 @@ use vk_hub_proto::Incarnation;
 use vk_hub_proto::node_session::{RefusedCode, VersionRange};
 use vk_hub_proto::relay_session::{HubRelayMessage, RelayMessage, RelayReport};
 
+use super::changes::Changes;
 use super::{Said, Told};
 
 /// The versions this daemon speaks (SESS-16).
@@ -110,6 +111,8 @@ async fn one(link: &mut Link, incarnation: Incarnation) -> Result<std::convert::
         heartbeat: opened.heartbeat,
         messages: opened.messages,
         reported: None,
+        changes: Changes::new(Instant::now()),
+        withheld: None,
     };
     let over = running.run().await;
     let _ = timeout(GOODBYE, running.messages.close()).await;
@@ -122,6 +125,10 @@ struct Running<'a> {
     messages: Messages<RelayMessage, HubRelayMessage>,
     /// What was reported last in this session.
     reported: Option<RelayReport>,
+    /// How often another server may be reported.
+    changes: Changes,
+    /// When one that waits may be.
+    withheld: Option<Instant>,
 }
 
 impl Running<'_> {
@@ -142,6 +149,7 @@ impl Running<'_> {
                 _ = beat.tick() => self.say().await?,
                 () = changed.notified() => self.say().await?,
                 Ok(()) = self.link.leaf.changed() => self.say().await?,
+                () = at(self.withheld) => self.say().await?,
                 () = self.link.told.closed() => return Err(Over::Daemon),
                 () = sleep_until(last + silence) => return Err(SessionError::Silent(silence).into()),
             }
@@ -154,13 +162,26 @@ impl Running<'_> {
         let asked = self.link.told.send(Told::WhatToSay(answer)).await;
         asked.map_err(|_| Over::Daemon)?;
         let Said { report, runners } = said.await.map_err(|_| Over::Daemon)?;
+        self.withheld = None;
         if let Some(report) = report
             && self.reported.as_ref() != Some(&report)
+            && self.may_report(&report)
         {
             self.reported = Some(report.clone());
             self.send(&RelayMessage::Report(Box::new(report))).await?;
         }
         self.send(&RelayMessage::Heartbeat { runners }).await
+    }
+
+    /// Whether a report goes out now: the first does, and one of the same server. Another server's may
+    /// have to wait for its turn.
+    fn may_report(&mut self, report: &RelayReport) -> bool {
+        let before = self.reported.as_ref();
+        if before.is_none_or(|before| before.server == report.server) {
+            return true;
+        }
+        self.withheld = self.changes.take(Instant::now()).err();
+        self.withheld.is_none()
     }
 
     /// Sends, within the time that silence may last: a hub that reads nothing is gone.
@@ -185,6 +206,14 @@ impl Running<'_> {
             }
             HubRelayMessage::Other => Ok(()),
         }
+    }
+}
+
+/// Until then, or for ever.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

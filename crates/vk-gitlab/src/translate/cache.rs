@@ -18,7 +18,10 @@ pub(crate) fn cache(
         key => clean(key, &expander.expand(key), warnings),
     };
     let Some(key) = key else {
-        warnings.push("Skipping cache due to empty cache key".to_owned());
+        // Upstream says so at both ends of a job; the node hears nothing of this cache.
+        for what in ["extraction", "archiving"] {
+            warnings.push(format!("Skipping cache {what} due to empty cache key"));
+        }
         return None;
     };
     let fallbacks = from.fallback_keys.iter();

@@ -328,3 +328,49 @@ impl Desk {
         assert_eq!(mode & 0o777, 0o700);
     }
 }
+
+/// GL-59, GL-70
+#[test]
+fn a_job_whose_end_gitlab_will_never_have_is_listed_so() {
+    let desk = desk();
+    fs::create_dir(desk.path("state")).unwrap();
+    desk.mode("state", 0o700);
+    let entry = |number: u64, delivered: bool| {
+        serde_json::json!({ "gitlab_job": number, "job_token": "glcbt-secret",
+            "request_id": "02".repeat(16), "hub_job": "03".repeat(16), "phase": "reported",
+            "place_within_secs": 300, "timestamps": true, "committed": true, "delivered": delivered,
+            "ended": { "success": false, "failure_reason": "script_failure" }, "placement": {
+                "pool": "default", "envelope": { "mem_mib": 1, "cpus": 1, "disk_bytes": 1 } } })
+    };
+    let jobs = [entry(4, false), entry(5, true)];
+    let state = serde_json::json!({ "relay": "ab".repeat(16), "jobs": jobs });
+    desk.file("state/ci.json", state.to_string(), 0o600);
+    let said = desk.run(&["jobs"]);
+    let ends = |line: &str| {
+        line.rsplit_once("03  ")
+            .map(|(_, end)| end.trim().to_owned())
+    };
+    let ends: Vec<_> = said.out.lines().filter_map(ends).collect();
+    assert_eq!(ends, ["reported, undelivered", "reported"], "{said:?}");
+    let said = desk.run(&["jobs", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    for (row, delivered) in [(&rows[0], false), (&rows[1], true)] {
+        assert_eq!(row["delivered"], delivered);
+        assert_eq!(
+            (&row["state"], &row["failure_reason"]),
+            (&"failed".into(), &"script_failure".into())
+        );
+    }
+    assert!(!said.out.contains("secret"));
+}
+
+/// Each line of the log is an object where that is asked for, from the first one on.
+#[test]
+fn the_program_logs_json_where_it_is_told_to() {
+    let desk = desk();
+    desk.mode("ci.token", 0o644);
+    let said = desk.run(&["--log-format", "json", "run"]);
+    let line: serde_json::Value = serde_json::from_str(said.first_line()).unwrap();
+    assert_eq!(line["level"], "WARN");
+    assert!(line.to_string().contains("can be read by others"), "{line}");
+}

@@ -104,6 +104,33 @@ async fn jobs_that_are_held_run_to_their_end_whatever_becomes_of_the_server() {
     }
 }
 
+/// SESS-03, SESS-05
+#[tokio::test]
+async fn the_report_says_what_each_runner_is_and_what_gitlab_says_of_it() {
+    let world = World::new().await;
+    world.configure("concurrent = 9", &[]);
+    world.add_to_configuration(
+        "[[runners]]\nname = 'ci'\ntoken_file = 'ci.token'\nlimit = 4\npool = 'gpu'\n\
+         labels = ['large']\nenvelope = { mem = '8G', cpus = 3, disk = '1G' }\n",
+    );
+    let daemon = ready(&world).await;
+    let report = daemon.says().await.report.unwrap();
+    assert_eq!(
+        (report.concurrent, report.system_id.as_str()),
+        (9, "r_abcdefghijkl")
+    );
+    let [runner] = &report.runners[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!((runner.name.as_str(), runner.runner_id), ("ci", Some(7)));
+    assert_eq!((runner.limit, runner.token_accepted), (4, Some(true)));
+    let placement = serde_json::json!({ "pool": "gpu", "labels": ["large"],
+        "envelope": { "mem_mib": 8192, "cpus": 3, "disk_bytes": 1 << 30 } });
+    assert_eq!(serde_json::to_value(&runner.placement).unwrap(), placement);
+    daemon.stop().await;
+    daemon.ended().await;
+}
+
 /// SESS-23, SESS-06
 #[tokio::test]
 async fn an_open_request_is_not_aborted_and_what_it_brings_is_submitted() {

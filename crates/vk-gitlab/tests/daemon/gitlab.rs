@@ -28,6 +28,8 @@ pub(crate) struct State {
     /// Patches that bring bytes, and whether they are refused.
     pub(crate) patches: usize,
     pub(crate) no_traces: bool,
+    /// Final states are answered with 403 and no word: the job's token has ended.
+    pub(crate) no_ends: bool,
     /// A patch that brings bytes is answered with 403 and no word: the trace is too large.
     pub(crate) too_large: bool,
     /// Job requests that are being held.
@@ -141,6 +143,9 @@ fn of_job(gitlab: &GitLab, seen: &Seen) -> Reply {
         let word = *state.job_status.entry(job).or_insert("running");
         if seen.method == "PUT" {
             state.states.entry(job).or_default().push(seen.json());
+            if state.no_ends && seen.json()["state"] != "running" {
+                return Reply::status(403);
+            }
             return Reply::status(200).with("Job-Status", word);
         }
         state.patches += usize::from(!seen.body.is_empty());

@@ -13,13 +13,27 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(crate) fn start() -> (Log, DefaultGuard) {
+        Log::from(tracing::Level::INFO)
+    }
+
+    /// Of every program's part, whatever it says.
+    pub(crate) fn of_everything() -> (Log, DefaultGuard) {
+        Log::from(tracing::Level::TRACE)
+    }
+
+    fn from(level: tracing::Level) -> (Log, DefaultGuard) {
         // Where there is one dispatcher, whether a line is wanted at all is asked of the thread that
         // comes to it first, and that may be another test's.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
-        SECOND.get_or_init(|| Dispatch::new(tracing_subscriber::fmt().finish()));
+        let most = tracing::Level::TRACE;
+        let second = tracing_subscriber::fmt()
+            .with_max_level(most)
+            .with_writer(io::sink);
+        SECOND.get_or_init(|| Dispatch::new(second.finish()));
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(log.clone())
+            .with_max_level(level)
             .with_ansi(false)
             .finish();
         (log, tracing::subscriber::set_default(subscriber))

@@ -22,4 +22,5 @@ mod reloading;
 mod server;
 mod stopping;
 mod tokens;
+mod undelivered;
 mod world;

@@ -146,6 +146,31 @@ async fn a_change_is_said_at_once_and_a_report_only_where_it_changed() {
     assert_eq!(report.runners, daemon.runners);
 }
 
+/// SESS-24
+#[tokio::test]
+async fn a_gitlab_that_is_another_each_time_is_not_reported_each_time() {
+    let hub = Hub::start().await;
+    let mut daemon = Daemon::of(&hub);
+    let mut session = daemon.while_(hub.session(300)).await;
+    daemon.while_(session.report()).await;
+    daemon.while_(session.hears()).await;
+    let (begun, mut reports) = (std::time::Instant::now(), 0);
+    for number in 0..40 {
+        daemon.line.about.url = format!("https://gitlab{number}.example.com");
+        daemon.line.changed.notify_one();
+        while let RelayMessage::Report(_) = daemon.while_(session.hears()).await {
+            reports += 1;
+        }
+    }
+    let most = 8 + begun.elapsed().as_secs() / 10;
+    assert!((8..=most).contains(&reports), "{reports}, not 8 to {most}");
+    // What is new beside it is said with the next that may be, and how the runners are goes on.
+    daemon.jobs = 7;
+    daemon.line.changed.notify_one();
+    let heard = daemon.while_(session.hears()).await;
+    assert!(matches!(heard, RelayMessage::Heartbeat { .. }), "{heard:?}");
+}
+
 /// SESS-02, SESS-22
 #[tokio::test]
 async fn a_lost_session_is_dialled_again_and_says_nothing_of_the_server() {

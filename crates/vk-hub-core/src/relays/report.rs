@@ -3,6 +3,7 @@
 use vk_hub_proto::RelayId;
 use vk_hub_proto::node_session::RefusedCode;
 use vk_hub_proto::relay_session::{RelayReport, RelayServer};
+use vk_step::Now;
 
 use super::Kept;
 use crate::approvals::{Decision, Server, ServerNumber, plain, server_record, shown};
@@ -12,11 +13,25 @@ use crate::{Effect, Record, SessionHandle};
 impl Fleet {
     pub(crate) fn on_relay_report(
         &mut self,
-        session: SessionHandle,
-        id: RelayId,
+        now: Now,
+        (session, id): (SessionHandle, RelayId),
         report: Box<RelayReport>,
         out: &mut Out,
     ) {
+        if !self.may_report(now, id, &report) {
+            let (most, every) = self.settings.relay_changes;
+            let reason = format!(
+                "reports of another GitLab server or system ID come too often: {most} at once and \
+                 one more every {} s are taken",
+                every.as_secs()
+            );
+            self.relay_session_gone(session);
+            return out.effect(Effect::CloseRelay {
+                session,
+                code: RefusedCode::Protocol,
+                reason,
+            });
+        }
         let Some(server) = self.listed(&report.server, out) else {
             let most = self.settings.servers;
             let reason =
@@ -33,6 +48,22 @@ impl Fleet {
             relay.report = Some(report);
         }
         self.tell_server(id, out);
+    }
+
+    /// Whether a report may be taken: each that changes what is kept costs a write and a line of the
+    /// audit log. A session that ends does not give the relay another share.
+    fn may_report(&mut self, now: Now, id: RelayId, report: &RelayReport) -> bool {
+        let url = plain(&report.server.url);
+        let server = self.approvals.server(url, report.server.spki_sha256);
+        let limits = self.settings.relay_changes;
+        let Some(relay) = self.relays.get_mut(&id) else {
+            return true;
+        };
+        let same = relay
+            .kept
+            .as_ref()
+            .is_some_and(|kept| Some(kept.server) == server && kept.system_id == report.system_id);
+        same || relay.changes.take(now, limits)
     }
 
     /// The number of a reported server, a new one where the hub never heard of it.

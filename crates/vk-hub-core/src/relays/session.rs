@@ -3,6 +3,7 @@
 use vk_hub_proto::RelayId;
 use vk_hub_proto::node_session::RefusedCode;
 use vk_hub_proto::relay_session::ServerStatus;
+use vk_step::Now;
 
 use crate::approvals::shown;
 use crate::fleet::{Fleet, Out};
@@ -47,6 +48,7 @@ impl Fleet {
     /// A message of a live session; those of closed ones are ignored.
     pub(crate) fn on_relay_message(
         &mut self,
+        now: Now,
         session: SessionHandle,
         message: FromRelay,
         out: &mut Out,
@@ -55,7 +57,7 @@ impl Fleet {
             return;
         };
         match message {
-            FromRelay::Report(report) => self.on_relay_report(session, id, report, out),
+            FromRelay::Report(report) => self.on_relay_report(now, (session, id), report, out),
             FromRelay::Heartbeat(beats) => {
                 if let Some(relay) = self.relays.get_mut(&id) {
                     relay.beats = beats;

@@ -93,6 +93,69 @@ fn a_view_poll_wakes_with_its_job_alone_and_else_answers_the_same_view() {
     assert!(answer(&effects, to).is_some(), "it has passed already");
 }
 
+/// API-14, API-16
+#[test]
+fn a_poll_for_turns_is_held_through_stages_and_ends_with_what_decides_the_job() {
+    let (mut bench, session) = Bench::with_node(2);
+    let turn = |bench: &mut Bench, after: u64, wait_secs: u32| {
+        let request = Request::Turn {
+            job: job(1),
+            after: Some(after),
+            wait_secs,
+        };
+        bench.send(relay(1), request)
+    };
+    let told = |effects: &[Effect], poll| match answer(effects, poll) {
+        Some(Answer::View(view)) => Some(view),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    bench.submit(1, None);
+    let first = bench.view(1).revision - 1;
+    let (poll, effects) = turn(&mut bench, first, 60);
+    assert_eq!(
+        told(&effects, poll),
+        None,
+        "that it is sent to a node is no turn"
+    );
+    let effects = bench.job_is(session, 1, RunState::Accepted);
+    let running = told(&effects, poll).expect("a node took it");
+    assert_eq!(running.state, JobState::Running);
+
+    let (poll, effects) = turn(&mut bench, running.revision, 60);
+    assert_eq!(effects, []);
+    for name in ["prepare_executor", "get_sources", "step_script"] {
+        let effects = bench.job_is(session, 1, stage(name));
+        assert_eq!(told(&effects, poll), None, "{name}");
+    }
+    let (_, effects) = bench.cancel(1, CancelMode::Graceful);
+    let stopping = told(&effects, poll).expect("its cancel changed");
+    assert_eq!(stopping, bench.view(1));
+    let effects = bench.job_is(session, 1, stage("after_script"));
+    let (poll, now) = turn(&mut bench, stopping.revision, 10);
+    assert_eq!((told(&now, poll), told(&effects, poll)), (None, None));
+    let effects = bench.stay(session, 10);
+    assert_eq!(
+        told(&effects, poll),
+        Some(bench.view(1)),
+        "its time is over"
+    );
+
+    let known = bench.view(1).revision;
+    let (poll, _) = turn(&mut bench, known, 60);
+    let effects = bench.ends(session, 1, result());
+    let ended = told(&effects, poll).expect("it ended");
+    assert_eq!(ended.state, JobState::Finished);
+    let (poll, effects) = turn(&mut bench, running.revision, 60);
+    assert_eq!(told(&effects, poll), Some(ended.clone()), "it was before");
+    bench.restart();
+    let (poll, effects) = turn(&mut bench, ended.revision, 60);
+    assert!(
+        told(&effects, poll).is_some(),
+        "a hub that began anew says so"
+    );
+}
+
 /// API-29, FAIL-01, FAIL-02
 #[test]
 fn a_refused_start_is_placed_again_elsewhere() {

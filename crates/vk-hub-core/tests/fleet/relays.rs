@@ -362,3 +362,50 @@ fn submits(bench: &mut Bench, relay: u8, number: u8) {
     };
     assert_eq!(code(&answer), (403, expected), "{status:?}");
 }
+
+/// SESS-21
+#[test]
+fn a_relay_that_reports_another_server_too_often_is_closed_and_may_again_after_a_while() {
+    let every = std::time::Duration::from_secs(5);
+    let mut bench = Bench::with(|settings| settings.relay_changes = (4, every));
+    let (mut session, _) = bench.open_relay(1);
+    let reports = |bench: &mut Bench, session, key| {
+        let message = FromRelay::Report(Box::new(relay_report(key)));
+        bench.step(Input::Relay { session, message })
+    };
+    let taken = |effects: &[Effect], session| server_status(effects, session).is_some();
+    for number in 0..4 {
+        assert!(
+            taken(&reports(&mut bench, session, number % 2), session),
+            "{number}"
+        );
+    }
+    for _ in 0..100 {
+        assert!(
+            taken(&reports(&mut bench, session, 1), session),
+            "nothing new"
+        );
+    }
+    let audited = bench.records.len();
+    let effects = reports(&mut bench, session, 0);
+    let closed = relay_closed(&effects, session);
+    assert_eq!(closed, Some(RefusedCode::Protocol), "{effects:?}");
+    assert_eq!(bench.records.len(), audited, "it costs nothing");
+    for _ in 0..3 {
+        // Another session has no share of its own.
+        session = bench.open_relay(1).0;
+        let effects = reports(&mut bench, session, 0);
+        assert_eq!(relay_closed(&effects, session), Some(RefusedCode::Protocol));
+    }
+    let (other, _) = bench.open_relay(2);
+    assert!(
+        taken(&reports(&mut bench, other, 0), other),
+        "nor another relay less"
+    );
+    session = bench.open_relay(1).0;
+    assert!(taken(&reports(&mut bench, session, 1), session));
+    bench.pass(every);
+    assert!(taken(&reports(&mut bench, session, 0), session), "one more");
+    let effects = reports(&mut bench, session, 1);
+    assert_eq!(relay_closed(&effects, session), Some(RefusedCode::Protocol));
+}

@@ -73,6 +73,11 @@ fn request(route: Route, query: &str, body: &[u8]) -> Result<Request, Refused> {
         },
         Route::Release(reservation) => Request::Release { reservation },
         Route::Submit => submit(body)?,
+        Route::View(job) if asked(query, "turns")? == Some(1_u8) => Request::Turn {
+            job,
+            after: asked(query, "after")?,
+            wait_secs: asked(query, "wait")?.unwrap_or(0),
+        },
         Route::View(job) => Request::View {
             job,
             after: asked(query, "after")?,
@@ -145,5 +150,31 @@ fn drawn() -> Result<[u8; 16], Refused> {
             ErrorCode::Internal,
             "the system gave no randomness",
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_held_for_any_change_or_for_turns_alone() {
+        let job = JobId::from_bytes([9; 16]);
+        let read = |query: &str| request(Route::View(job), query, b"").ok();
+        let (after, wait_secs) = (Some(4), 60);
+        let view = Request::View {
+            job,
+            after,
+            wait_secs,
+        };
+        let turn = Request::Turn {
+            job,
+            after,
+            wait_secs,
+        };
+        assert_eq!(read("after=4&wait=60"), Some(view.clone()));
+        assert_eq!(read("after=4&wait=60&turns=0"), Some(view));
+        assert_eq!(read("after=4&wait=60&turns=1"), Some(turn));
+        assert_eq!(read("turns=yes"), None);
     }
 }

@@ -24,6 +24,9 @@ use crate::store::MemberKind;
 
 type Relay = Messages<HubRelayMessage, RelayMessage>;
 
+/// Messages of a relay's that are read in a heartbeat: many more than one that is in order sends.
+const MESSAGES: u32 = 256;
+
 /// Turns the request into a session.
 pub(crate) fn upgrade(
     context: Context,
@@ -142,12 +145,15 @@ async fn serve(
         let why = "an operator removed this relay";
         return Err(refuse(RefusedCode::Revoked, why));
     }
+    let mut left = MESSAGES;
     let mut ping = tokio::time::interval(context.heartbeat);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let silence = context.heartbeat * 3;
     loop {
         tokio::select! {
-            received = messages.receive() => {
+            // One that says too much is read no faster than this.
+            received = messages.receive(), if left > 0 => {
+                left -= 1;
                 let Received::Message(message) = received? else { continue };
                 let Some(message) = read(message)? else { continue };
                 if session.message(message).await.is_err() {
@@ -163,6 +169,7 @@ async fn serve(
                 }
             },
             _ = ping.tick() => {
+                left = MESSAGES;
                 if heard.last().elapsed() >= silence {
                     return Err(SessionError::Silent(silence));
                 }

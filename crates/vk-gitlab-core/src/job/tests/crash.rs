@@ -14,7 +14,10 @@ use crate::HubFailure;
 use crate::job::{Record, WhyGivenUp};
 
 /// Plays a story, once without a crash and once for each of its records with a crash right after it.
-fn at_every_record(story: impl Fn(&mut World), end: impl Fn(&World)) -> BTreeSet<&'static str> {
+pub(super) fn at_every_record(
+    story: impl Fn(&mut World),
+    end: impl Fn(&World),
+) -> BTreeSet<&'static str> {
     let mut calm = World::new();
     story(&mut calm);
     end(&calm);
