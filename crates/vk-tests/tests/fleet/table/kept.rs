@@ -56,6 +56,15 @@ impl Kept {
         files.unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// The last lines of each.
+    pub(super) fn ends(&self) -> Vec<String> {
+        let end = |output: &String| {
+            let lines: Vec<_> = output.lines().collect();
+            lines[lines.len().saturating_sub(8)..].join("\n")
+        };
+        self.outputs().iter().map(end).collect()
+    }
+
     /// What they hold.
     pub(super) fn outputs(&self) -> Vec<String> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);

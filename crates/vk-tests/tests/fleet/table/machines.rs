@@ -36,13 +36,18 @@ fn tick(draw: &mut Draw) -> Point {
     }
 }
 
-fn drawn(seed: u64, count: usize) -> Vec<(Point, Story)> {
-    let mut draw = Draw::of(seed);
-    let all: Vec<_> = point::all()
+/// Every moment that a job which goes through to its end comes to.
+fn all() -> Vec<(Point, Story)> {
+    point::all()
         .into_iter()
         .filter_map(|point| Some((point, story::of(&point).ok()?)))
         .filter(|(_, story)| matches!(story, Story::Plain | Story::Started))
-        .collect();
+        .collect()
+}
+
+fn drawn(seed: u64, count: usize) -> Vec<(Point, Story)> {
+    let mut draw = Draw::of(seed);
+    let all = all();
     let victims = VICTIMS.into_iter().cycle().take(count);
     victims
         .map(|victim| {
@@ -65,9 +70,19 @@ fn under_real_vms_whoever_dies_the_job_ends_as_it_must_and_nothing_is_left() {
     let seed = std::env::var("VK_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let is_long = std::env::var_os("VK_LONG").is_some();
-    let points = drawn(seed, if is_long { FULL } else { SMALL });
+    let points = match std::env::var("VK_KILLS_ONLY") {
+        Ok(only) => {
+            let is_asked =
+                |point: &Point| format!("{} {point}", point.victim.name()).contains(&only);
+            all()
+                .into_iter()
+                .filter(|(point, _)| is_asked(point))
+                .collect()
+        }
+        Err(_) => drawn(seed, if is_long { FULL } else { SMALL }),
+    };
     println!("{} kills with real VMs, seed {seed}", points.len());
-    let each = points.len().div_ceil(FLEETS);
+    let each = points.len().div_ceil(FLEETS).max(1);
     let chunks = points
         .chunks(each)
         .map(|chunk| (House::Machines, chunk.to_vec()));

@@ -271,7 +271,8 @@ impl Tale<'_> {
                 return (job, true);
             }
             self.look_for_the_lost(&job);
-            assert!(self.begun.elapsed() < PATIENCE, "no end: {job}");
+            let patient = self.begun.elapsed() < PATIENCE;
+            assert!(patient, "no end: {job} {:#?}", self.kept.ends());
             std::thread::sleep(TICK);
         }
     }
