@@ -244,7 +244,6 @@ impl StageCore {
     pub(crate) fn run(&mut self, stage: Stage, attempt: u32, out: &mut Out) {
         let own = match stage {
             Stage::AfterScript => Some(self.plan.after_script_timeout),
-            Stage::Step(n) => self.plan.step(n).and_then(|step| step.timeout),
             _ => None,
         };
         let running = Running {

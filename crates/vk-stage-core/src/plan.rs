@@ -64,8 +64,6 @@ pub struct StepPlan {
     pub index: usize,
     /// The stage's name: `step_` and the step's name in lower case.
     pub name: String,
-    /// How long it may take by itself; none leaves it to the job's timeout.
-    pub timeout: Option<Duration>,
 }
 
 /// Whether something is wanted after either end.
@@ -218,7 +216,6 @@ fn steps(job: &CiJob) -> Vec<StepPlan> {
         .map(|(index, step)| StepPlan {
             index,
             name: format!("step_{}", step.name.to_lowercase()),
-            timeout: (step.timeout_secs > 0).then(|| Duration::from_secs(step.timeout_secs)),
         })
         .collect()
 }

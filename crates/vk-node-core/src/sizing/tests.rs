@@ -79,6 +79,26 @@ fn a_variable_wins_over_the_first_hint_and_that_over_the_default() {
     assert_eq!(sized(&[("MICROVM_CPUS", "")], &hinted), (4, 8192, 0));
 }
 
+/// ADM-32: a hint may stand in any step; a variable is read as GitLab sent it, which has put in
+/// what it refers to: what only the runner knows is no size.
+#[test]
+fn a_hint_may_stand_in_any_step_and_a_variable_names_no_other() {
+    let mut hinted = job(&[], &["make"]);
+    let mut after = hinted.steps[0].clone();
+    after.name = "after_script".to_owned();
+    after.script = vec!["# vk: cpus=3".to_owned()];
+    hinted.steps.push(after);
+    assert_eq!(size(&hinted, SIZES).cpus, 3);
+    let mut referring = job(&[("SIZE", "8G"), ("MICROVM_MEM", "$SIZE")], &["make"]);
+    let sized = size(&referring, SIZES);
+    assert_eq!(sized.mem_mib, 2048);
+    assert_eq!(sized.warnings, ["MICROVM_MEM is not a size such as 8G"]);
+    // A file variable's content is its value.
+    referring.variables[1].value = "8G".into();
+    referring.variables[1].file = true;
+    assert_eq!(size(&referring, SIZES).mem_mib, 8192);
+}
+
 /// ADM-32, DISP-63
 #[test]
 fn the_node_cuts_what_is_more_than_it_gives_and_says_so() {

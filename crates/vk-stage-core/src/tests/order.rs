@@ -218,6 +218,50 @@ fn a_stage_with_nothing_to_do_does_not_run() {
     assert_eq!(Job::new(plan(&empty, &[])).finish().ran, order);
 }
 
+/// STAGE-30: as little as there can be of a stage's work has it run.
+#[test]
+fn a_stage_with_the_least_to_do_runs() {
+    let mut least = spec();
+    least.steps[0].script.clear();
+    least.steps[1].script = vec![String::new()];
+    for (artifact, cache) in least.artifacts.iter_mut().zip(&mut least.caches) {
+        artifact.paths.clear();
+        artifact.untracked = true;
+        cache.paths.clear();
+        cache.untracked = true;
+    }
+    least.artifacts.truncate(1);
+    least.caches.truncate(1);
+    least.dependencies[0].artifacts_file = Some(DependencyFile {
+        filename: "a".to_owned(),
+        size: 0,
+    });
+    let job = Job::new(plan(&least, &[])).finish();
+    for stage in [
+        "restore_cache",
+        "download_artifacts",
+        "step_script",
+        "after_script",
+        "archive_cache",
+        "upload_artifacts_on_success",
+    ] {
+        assert!(
+            job.ran.iter().any(|ran| ran == stage),
+            "{stage}: {:?}",
+            job.ran
+        );
+    }
+    // An exclude alone selects artifacts, too.
+    least.artifacts[0].untracked = false;
+    least.artifacts[0].exclude = vec!["x".to_owned()];
+    let job = Job::new(plan(&least, &[])).finish();
+    assert!(
+        job.ran
+            .iter()
+            .any(|ran| ran == "upload_artifacts_on_success")
+    );
+}
+
 /// STAGE-03, STAGE-04
 #[test]
 fn caches_and_artifacts_are_kept_after_the_ends_they_are_for() {
