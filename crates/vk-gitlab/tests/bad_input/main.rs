@@ -13,6 +13,7 @@ mod arguments;
 mod desk;
 mod files;
 mod keys;
+mod man;
 mod tokens;
 mod unit;
 mod urls;
