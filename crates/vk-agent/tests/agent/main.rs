@@ -15,4 +15,5 @@ mod extraction;
 mod files;
 mod host;
 mod namespaces;
+mod selection;
 mod untracked;
