@@ -4,6 +4,7 @@ mod capped;
 mod claims;
 #[cfg(test)]
 mod fuzz;
+mod level;
 mod pack;
 #[cfg(test)]
 mod ported;
@@ -11,5 +12,8 @@ mod ported;
 mod tests;
 mod unpack;
 
-pub(crate) use pack::{PackError, Packed, file_name, pack};
+pub(crate) use level::Level;
+#[cfg(test)]
+use pack::pack;
+pub(crate) use pack::{PackError, Packed, file_name, pack_at};
 pub(crate) use unpack::{ENTRIES_MAX, UnpackError, unpack};

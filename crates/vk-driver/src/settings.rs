@@ -6,6 +6,7 @@ mod tests;
 
 use vk_hub_proto::job::CiJob;
 
+use crate::archive::Level;
 use crate::variables::Place;
 use git::Reader;
 
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) debug_trace: bool,
     /// `FF_SCRIPT_SECTIONS`.
     pub(crate) script_sections: bool,
+    /// `ARTIFACT_COMPRESSION_LEVEL`.
+    pub(crate) artifact_level: Level,
     /// What the job asks for and cannot have: it ends at once, with these words.
     pub(crate) refused: Option<String>,
     /// What was not understood.
@@ -83,6 +86,7 @@ impl Settings {
         let checkout = reader.flag("GIT_CHECKOUT", true) && strategy.has_sources();
         let debug_trace = reader.flag("CI_DEBUG_TRACE", false);
         let script_sections = reader.flag("FF_SCRIPT_SECTIONS", false);
+        let artifact_level = artifact_level(&mut reader);
         let mut refused = None;
         let mut or_refuse = |error: String| refused = Some(error);
         let git = if strategy.has_sources() {
@@ -105,10 +109,24 @@ impl Settings {
             git,
             debug_trace,
             script_sections,
+            artifact_level,
             refused,
             warnings: reader.warnings,
         }
     }
+}
+
+fn artifact_level(reader: &mut Reader<'_>) -> Level {
+    let Some(name) = reader.text("ARTIFACT_COMPRESSION_LEVEL") else {
+        return Level::default();
+    };
+    Level::named(&name).unwrap_or_else(|| {
+        reader.warnings.push(format!(
+            "ARTIFACT_COMPRESSION_LEVEL: expected one of 'fastest', 'fast', 'default', 'slow' or \
+             'slowest' got {name:?}, using default value 'default'"
+        ));
+        Level::default()
+    })
 }
 
 /// Where a job wants its project: somewhere below the builds' directory.

@@ -17,7 +17,7 @@ use std::io::{Cursor, Read as _, Write as _};
 use gitlab::{Answer, GitLab, Request, status, with};
 use serde_json::{Value, json};
 use support::{Node, Ran, Started, add, spec};
-use vk_driver::ArtifactsAt;
+use vk_driver::{ArtifactsAt, Control, Stop};
 use vk_hub_proto::job::{ArtifactState, FailureClass};
 
 fn artifact(kind: &str, format: &str, name: &str, paths: &[&str]) -> Value {
@@ -379,4 +379,90 @@ fn lie(zip: &mut [u8], from: u32, to: u32) {
         said += 1;
     }
     assert_eq!(said, 2);
+}
+
+/// What GitLab does with a job's archive, and what ends the job meanwhile.
+struct Hanging {
+    job: Value,
+    /// The answer; none keeps the job waiting.
+    answer: Option<Answer>,
+    stop: Option<Stop>,
+    failure: FailureClass,
+    states: &'static [ArtifactState],
+}
+
+/// FAIL-36: neither an upload nor a download holds a job up that is over, and what was being sent did
+/// not arrive.
+#[tokio::test]
+async fn a_transfer_that_hangs_ends_with_its_job() {
+    let Some(node) = Node::new("artifacts") else {
+        return;
+    };
+    let uploading = || {
+        let mut job = spec(&["echo of the job > a"]);
+        add(
+            &mut job,
+            "artifacts",
+            artifact("archive", "zip", "a", &["a"]),
+        );
+        job
+    };
+    let timed = || {
+        let mut job = uploading();
+        job["timeout_secs"] = json!(10);
+        job
+    };
+    let later = Some(status("503 Service Unavailable\r\nRetry-After: 60"));
+    let row = |job, answer, stop, failure, states| Hanging {
+        job,
+        answer,
+        stop,
+        failure,
+        states,
+    };
+    let (canceled, timeout) = (FailureClass::Canceled, FailureClass::Timeout);
+    let cut: &[ArtifactState] = &[ArtifactState::Failed];
+    let downloading = depending(&["echo not reached"]);
+    let rows = [
+        row(uploading(), None, Some(Stop::Immediate), canceled, cut),
+        row(uploading(), later, Some(Stop::Immediate), canceled, cut),
+        row(downloading, None, Some(Stop::Graceful), canceled, &[]),
+        row(timed(), None, None, timeout, cut),
+    ];
+    let ended = rows.map(|of| Box::pin(hang(&node, of)));
+    let [a, b, c, d] = ended;
+    tokio::join!(a, b, c, d);
+}
+
+async fn hang(node: &Node, of: Hanging) {
+    let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+    let answer = of.answer.clone();
+    let gitlab = GitLab::new(None, move |_, _| {
+        // The test may be over.
+        let _ = asked.send(());
+        match &answer {
+            Some(answer) => answer.clone(),
+            None => loop {
+                std::thread::park();
+            },
+        }
+    });
+    let mut job = of.job;
+    job["server_url"] = json!(gitlab.url);
+    let mut context = node.context(node.process(), job, node.job_dir());
+    context.artifacts = ArtifactsAt::GitLab;
+    let started = Started::new(context);
+    if let Some(stop) = of.stop {
+        asks.recv().await.unwrap();
+        started.control.send(Control::Stop(stop)).await.unwrap();
+    }
+    // Sooner than GitLab would be asked again, or its answer given up.
+    let limit = std::time::Duration::from_secs(50);
+    let ended = tokio::time::timeout(limit, started.end()).await;
+    let ran = ended.expect("it ends");
+    assert_eq!(ran.result.failure, Some(of.failure), "{}", ran.output);
+    if of.stop.is_some() {
+        assert_eq!(states(&ran), of.states, "{}", ran.output);
+    }
+    assert!(!ran.output.contains("not reached"), "{}", ran.output);
 }

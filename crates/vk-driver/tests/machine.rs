@@ -156,7 +156,7 @@ async fn an_image_with_a_user_of_its_own_runs_scripts_as_that_user() {
     let group = "root:x:0:\nbuild:x:1001:\nextra:x:77:build\n";
     let files = image::layer(&[("etc/passwd", passwd), ("etc/group", group)]);
     let config = json!({ "User": "build", "WorkingDir": "/opt/of the image" });
-    node.image("users:1", config, &[node.busybox(), files]);
+    node.image("users:1", &config, &[node.busybox(), files]);
     let served = served();
     let mut job = spec_of(
         &served,
@@ -218,4 +218,32 @@ async fn a_cancel_while_the_vm_boots_ends_it_at_once_and_leaves_nothing() {
         "{}",
         ran.output
     );
+}
+
+/// FAIL-32, DISP-62: what the guest's kernel killed is said in the trace, and a guest that its kernel
+/// gave up in the result's message; of that one nothing was left to be read.
+#[tokio::test]
+async fn a_guest_that_runs_out_of_memory_is_said_to() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let mut job = spec(&["tail /dev/zero || echo killed with $?"]);
+    let last = "echo 1 > /proc/sys/vm/panic_on_oom && echo now; tail /dev/zero";
+    add(&mut job, "steps", step("more", &[last]));
+    let ran = node.run(node.qemu().await, job).await;
+    assert!(ran.has("killed with 137"), "{}", ran.output);
+    let warning = "WARNING: the VM ran out of memory (256 MiB): its kernel killed 1 process(es)";
+    assert!(ran.output.contains(warning), "{}", ran.output);
+    assert!(ran.has("now"), "{}", ran.output);
+    assert_eq!(
+        ran.result.failure,
+        Some(FailureClass::System),
+        "{}",
+        ran.output
+    );
+    let message = ran.result.message.clone().unwrap();
+    assert!(message.contains("ran out of memory"), "{message}");
+    let usage = ran.result.usage.unwrap();
+    assert_eq!((usage.cpu_ms, usage.peak_mem_bytes), (None, None));
+    assert_eq!((usage.cpus, usage.mem_mib), (Some(1), Some(256)));
 }

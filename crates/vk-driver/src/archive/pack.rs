@@ -13,6 +13,7 @@ use zip::write::FullFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::capped::Capped;
+use super::level::Level;
 
 /// Info-ZIP's extra field with owner and group.
 const UNIX_OWNER: u16 = 0x7875;
@@ -73,7 +74,8 @@ pub(crate) fn file_name(base: &str, format: ArtifactFormat) -> String {
 /// # Errors
 /// A file that the format cannot hold, a tar that is none, too many bytes, a disk that fails. What
 /// is at `to` by then is of no use.
-pub(crate) fn pack(
+pub(crate) fn pack_at(
+    level: Level,
     from: impl Read,
     to: &Path,
     format: ArtifactFormat,
@@ -81,7 +83,7 @@ pub(crate) fn pack(
 ) -> Result<Packed, PackError> {
     let mut from = BufReader::new(from);
     let over = Cell::new(false);
-    let packed = made(&mut from, to, format, (cap, &over));
+    let packed = made(&mut from, to, (format, level), (cap, &over));
     if over.get() {
         return Err(PackError::TooLarge(cap));
     }
@@ -92,10 +94,21 @@ pub(crate) fn pack(
     packed
 }
 
+/// The same as gitlab-runner does where a job says nothing.
+#[cfg(test)]
+pub(super) fn pack(
+    from: impl Read,
+    to: &Path,
+    format: ArtifactFormat,
+    cap: u64,
+) -> Result<Packed, PackError> {
+    pack_at(Level::default(), from, to, format, cap)
+}
+
 fn made(
     from: &mut impl Read,
     to: &Path,
-    format: ArtifactFormat,
+    (format, level): (ArtifactFormat, Level),
     (cap, over): (u64, &Cell<bool>),
 ) -> Result<Packed, PackError> {
     let output = |to| -> io::Result<_> {
@@ -110,7 +123,7 @@ fn made(
             return Ok(Packed::Nothing);
         }
         let mut output = output(to)?;
-        zstd::stream::copy_encode(first.chain(from), &mut output, 3)?;
+        zstd::stream::copy_encode(first.chain(from), &mut output, level.zstd())?;
         return closed(output);
     }
     let mut tar = Archive::new(from, &Limits::default());
@@ -119,11 +132,18 @@ fn made(
     };
     let output = output(to)?;
     closed(match format {
-        ArtifactFormat::Zipzstd => zip(tar, first, output, CompressionMethod::Zstd)?,
-        ArtifactFormat::Gzip => gzip(tar, first, output)?,
+        ArtifactFormat::Zipzstd => {
+            let of = (CompressionMethod::Zstd, i64::from(level.zstd()));
+            zip(tar, first, output, of)?
+        }
+        ArtifactFormat::Gzip => gzip(tar, first, output, level)?,
         ArtifactFormat::Raw => raw(tar, &first, output)?,
         ArtifactFormat::Zip | ArtifactFormat::Tarzstd => {
-            zip(tar, first, output, CompressionMethod::Deflated)?
+            let of = match level.deflate() {
+                0 => (CompressionMethod::Stored, 0),
+                level => (CompressionMethod::Deflated, i64::from(level)),
+            };
+            zip(tar, first, output, of)?
         }
     })
 }
@@ -138,7 +158,7 @@ fn zip<R: Read, W: Write + Seek>(
     mut tar: Archive<R>,
     first: Entry,
     output: W,
-    method: CompressionMethod,
+    (method, level): (CompressionMethod, i64),
 ) -> Result<W, PackError> {
     let mut zip = ZipWriter::new(output);
     let mut next = Some(first);
@@ -149,6 +169,10 @@ fn zip<R: Read, W: Write + Seek>(
             Kind::File => {
                 let options = options(&entry.meta, 0o100_000)?.compression_method(method);
                 let options = options.large_file(entry.size >= LARGE);
+                let options = match method {
+                    CompressionMethod::Stored => options,
+                    _ => options.compression_level(Some(level)),
+                };
                 zip.start_file_with_options(options.name(&name))?;
                 io::copy(&mut tar.content(), &mut zip)?;
             }
@@ -219,6 +243,7 @@ fn gzip<R: Read, W: Write>(
     mut tar: Archive<R>,
     first: Entry,
     mut output: W,
+    level: Level,
 ) -> Result<W, PackError> {
     let mut next = Some(first);
     while let Some(entry) = next {
@@ -232,7 +257,7 @@ fn gzip<R: Read, W: Write>(
             .filename(gzip_text(name))
             .comment(gzip_text(&path))
             .mtime(u32::try_from(entry.meta.mtime.secs).unwrap_or_default());
-        let mut member = builder.write(output, Compression::default());
+        let mut member = builder.write(output, Compression::new(level.deflate()));
         io::copy(&mut tar.content(), &mut member)?;
         output = member.finish()?;
         next = tar.next_entry()?;

@@ -9,7 +9,7 @@ use vk_hub_proto::job::ArtifactFormat;
 use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
-use super::{PackError, Packed, UnpackError, file_name};
+use super::{Level, PackError, Packed, UnpackError, file_name, pack_at};
 
 const CAP: u64 = 1 << 30;
 
@@ -234,4 +234,85 @@ fn what_is_no_zip_is_refused() {
     fs::write(&path, b"PK and nothing more").unwrap();
     assert!(matches!(unpack(&path, &to, 10), Err(UnpackError::Zip(_))));
     assert!(ZipArchive::new(File::open(&path).unwrap()).is_err());
+}
+
+/// Each level is the same content; the fastest stores where gitlab-runner's does.
+#[test]
+fn a_level_says_how_small_an_archive_is_and_nothing_of_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..60_000_u32)
+        .map(|n| format!("{} ", n.wrapping_mul(2_654_435_761) % 977))
+        .collect();
+    let mut builder = Builder::new(Vec::new());
+    let mut of = header(EntryType::Regular, 0o644, text.len());
+    builder
+        .append_data(&mut of, "text", text.as_bytes())
+        .unwrap();
+    let tar = builder.into_inner().unwrap();
+    let to = dir.path().join("archive");
+    let at = |level, format| {
+        let packed = pack_at(level, tar.as_slice(), &to, format, CAP).unwrap();
+        let Packed::Bytes(bytes) = packed else {
+            panic!("{packed:?}");
+        };
+        usize::try_from(bytes).unwrap()
+    };
+    let levels = [Level::Fastest, Level::Default, Level::Slowest];
+    for format in [ArtifactFormat::Zip, ArtifactFormat::Gzip] {
+        let sizes = levels.map(|level| at(level, format));
+        assert!(sizes[0] > text.len(), "{format:?} {sizes:?}");
+        assert!(sizes.is_sorted_by(|a, b| a > b), "{format:?} {sizes:?}");
+    }
+    for format in [ArtifactFormat::Zipzstd, ArtifactFormat::Tarzstd] {
+        let sizes = levels.map(|level| at(level, format));
+        assert!(
+            sizes[0] > sizes[2] && sizes[0] < text.len(),
+            "{format:?} {sizes:?}"
+        );
+    }
+    for level in levels {
+        at(level, ArtifactFormat::Zip);
+        let mut zip = ZipArchive::new(File::open(&to).unwrap()).unwrap();
+        let mut back = String::new();
+        zip.by_name("text")
+            .unwrap()
+            .read_to_string(&mut back)
+            .unwrap();
+        assert_eq!(back, text);
+    }
+}
+
+/// A tar entry that needs a number of more than eleven octal digits, a zip entry that needs more than
+/// 32 bits: there and back. `VK_LONG=1`, for it is 8 GiB and one byte.
+#[test]
+fn a_file_of_more_than_four_and_eight_gibibytes_goes_there_and_back() {
+    if std::env::var_os("VK_LONG").is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let size = (8_u64 << 30) + 1;
+    let mut of = header(EntryType::Regular, 0o644, 0);
+    of.set_size(size);
+    of.set_path("large").unwrap();
+    of.set_cksum();
+    let padding = 512 - size % 512;
+    let tar = of
+        .as_bytes()
+        .chain(std::io::repeat(0).take(size + padding + 1024));
+    let zip = dir.path().join("zip");
+    pack_at(Level::Fast, tar, &zip, ArtifactFormat::Zip, CAP).unwrap();
+    let (mut from, to) = std::io::pipe().unwrap();
+    let unpacking = std::thread::spawn(move || super::unpack(&zip, to, 16 << 30).unwrap());
+    let mut archive = tar::Archive::new(&mut from);
+    let mut entries = archive.entries().unwrap();
+    let mut entry = entries.next().unwrap().unwrap();
+    assert_eq!(entry.size(), size);
+    assert_eq!(
+        std::io::copy(&mut entry, &mut std::io::sink()).unwrap(),
+        size
+    );
+    drop(entry);
+    drop(entries);
+    std::io::copy(&mut from, &mut std::io::sink()).unwrap();
+    unpacking.join().unwrap();
 }

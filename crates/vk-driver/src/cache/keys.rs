@@ -102,6 +102,28 @@ mod tests {
         assert!(found.skipped_empty);
     }
 
+    /// CACHE-18: gitlab-runner's own rows.
+    #[test]
+    fn what_gitlab_runner_makes_of_a_variable_is_made_of_it_here() {
+        let long = "0_project/foo/../dependencies-a1b2-non_protected";
+        for (variable, third) in [
+            ("test-fallback-cache-key", Some("test-fallback-cache-key")),
+            (r"looks\like\a\win\path", Some("looks/like/a/win/path")),
+            ("foo/bar/baz", Some("foo/bar/baz")),
+            (".", None),
+            ("..", None),
+            (" /  ", None),
+            (long, Some("0_project/dependencies-a1b2-non_protected")),
+        ] {
+            let (keys, warnings) = of(variable);
+            assert_eq!(keys.get(2).map(String::as_str), third, "{variable}");
+            assert_eq!(warnings.is_empty(), third == Some(variable), "{variable}");
+        }
+        let doubled =
+            r#"cache key "looks\\like\\a\\win\\path" sanitized to "looks/like/a/win/path""#;
+        assert_eq!(of(r"looks\like\a\win\path").1, [doubled]);
+    }
+
     /// CACHE-22
     #[test]
     fn keys_of_the_job_are_tried_as_they_were_sent() {

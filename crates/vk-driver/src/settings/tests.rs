@@ -176,3 +176,23 @@ fn the_project_lies_where_its_urls_path_says() {
     assert_eq!(place.project_dir, "/builds/g/p-empty");
     assert_eq!(place.temp_dir, "/builds/g/p-empty.tmp");
 }
+
+#[test]
+fn an_artifacts_level_has_gitlab_runners_names() {
+    use crate::archive::Level;
+    for (value, level) in [
+        ("", Level::Default),
+        ("fastest", Level::Fastest),
+        ("fast", Level::Fast),
+        ("default", Level::Default),
+        ("slow", Level::Slow),
+        ("slowest", Level::Slowest),
+    ] {
+        let settings = read(&[("ARTIFACT_COMPRESSION_LEVEL", value)]);
+        assert_eq!(settings.artifact_level, level, "{value}");
+        assert_eq!(settings.warnings, Vec::<String>::new());
+    }
+    let settings = read(&[("ARTIFACT_COMPRESSION_LEVEL", "best")]);
+    assert_eq!(settings.artifact_level, Level::Default);
+    assert_eq!(settings.warnings.len(), 1);
+}

@@ -1,6 +1,8 @@
 //! The job's image, by the node's rules (SPEC-39).
 
-use vk_hub_proto::job::{FailureClass, PullPolicy as Wanted};
+mod auth_config;
+
+use vk_hub_proto::job::{FailureClass, PullPolicy as Wanted, RegistryCredential};
 use vk_image::{
     Credential, Error, Keychain, Lease, Password, Platform, Progress, PullPolicy, Puller,
 };
@@ -106,11 +108,68 @@ fn pull_failed(error: &Error) -> StageEnd {
 }
 
 fn keychain(job: &Job) -> Keychain {
+    let text = {
+        let shared = job.shared();
+        let given = shared.variables.content("DOCKER_AUTH_CONFIG");
+        given.unwrap_or_default().to_owned()
+    };
+    let (keychain, warnings) = keychain_of(&text, &job.spec().registry_credentials);
+    for line in &warnings {
+        job.output.line(Line::Warning(line));
+    }
+    keychain
+}
+
+/// The job's `DOCKER_AUTH_CONFIG`, then what GitLab gave with the job; and what is to be said.
+fn keychain_of(config: &str, given: &[RegistryCredential]) -> (Keychain, Vec<String>) {
     let mut keychain = Keychain::default();
-    for credential in &job.spec().registry_credentials {
+    let config = auth_config::read(config);
+    for (place, credential) in config.credentials {
+        keychain.add(&place, credential);
+    }
+    for credential in given {
         let password = Password::new(credential.password.expose().to_owned());
         let username = credential.username.clone();
         keychain.add(&credential.url, Credential { username, password });
     }
-    keychain
+    (keychain, config.warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CRED-08: the longest path wins, and of two for one path the job's own variable.
+    #[test]
+    fn the_jobs_own_configuration_comes_before_what_gitlab_gave() {
+        let own = r#"{"auths": {
+            "registry.example.com": {"username": "own", "password": "p"},
+            "https://index.docker.io/v1/": {"username": "hub", "password": "p"},
+            "registry.example.com/deep/group": {"username": "deep", "password": "p"}}}"#;
+        let given = |url: &str| RegistryCredential {
+            url: url.to_owned(),
+            username: format!("gitlab {url}"),
+            password: "p".into(),
+        };
+        let given = [
+            given("registry.example.com"),
+            given("registry.example.com/deep"),
+            given("other.example.com"),
+        ];
+        let (keychain, _) = keychain_of(own, &given);
+        for (image, user) in [
+            ("registry.example.com/a:1", Some("own")),
+            (
+                "registry.example.com/deep/a",
+                Some("gitlab registry.example.com/deep"),
+            ),
+            ("registry.example.com/deep/group/a", Some("deep")),
+            ("other.example.com/a", Some("gitlab other.example.com")),
+            ("debian:13", Some("hub")),
+            ("nowhere.example.com/a", None),
+        ] {
+            let found = keychain.find(&image.parse().unwrap());
+            assert_eq!(found.map(|one| one.username.as_str()), user, "{image}");
+        }
+    }
 }

@@ -235,10 +235,7 @@ fn watch(job: &Arc<Job>, vm: Vm) {
     let inside = job.inside.clone();
     tokio::spawn(async move {
         let death = guest.death().await;
-        let message = match death.out_of_memory {
-            true => format!("{death} (the VM or its host ran out of memory)"),
-            false => death.to_string(),
-        };
+        let message = death.to_string();
         // What runs in it hears of it first, and says how it ended there.
         tokio::time::sleep(Duration::from_millis(100)).await;
         // The job may be over.

@@ -14,7 +14,7 @@ use vk_stage_core::StageEnd;
 use vk_vm::channel::{GuestError, Transfer};
 
 use super::{failed, system, with_causes};
-use crate::archive::{PackError, Packed, file_name, pack};
+use crate::archive::{PackError, Packed, file_name, pack_at};
 use crate::context::ArtifactsAt;
 use crate::job::Job;
 use crate::script::notice;
@@ -34,17 +34,24 @@ pub(super) async fn run(job: &Job, success: bool) -> Result<(), StageEnd> {
             When::OnSuccess
         };
         let empty = spec.paths.is_empty() && spec.exclude.is_empty() && !spec.untracked;
-        let (state, end) = if failure.is_some() || spec.when == unwanted || empty {
-            (ArtifactState::Skipped, None)
-        } else {
-            job.output.say(&notice("Uploading artifacts..."));
-            one(job, spec, number).await
-        };
+        let skipped = failure.is_some() || spec.when == unwanted || empty;
         job.shared().outcomes.push(ArtifactOutcome {
             name: spec.name.clone(),
             artifact_type: spec.artifact_type.clone(),
-            state,
+            // What is cut off in the middle did not arrive.
+            state: match skipped {
+                true => ArtifactState::Skipped,
+                false => ArtifactState::Failed,
+            },
         });
+        if skipped {
+            continue;
+        }
+        job.output.say(&notice("Uploading artifacts..."));
+        let (state, end) = one(job, spec, number).await;
+        if let Some(outcome) = job.shared().outcomes.last_mut() {
+            outcome.state = state;
+        }
         failure = failure.or(end);
     }
     failure.map_or(Ok(()), Err)
@@ -109,7 +116,8 @@ async fn select(
     let mut to = pipe::Sender::from_owned_fd(to.into()).map_err(cannot)?;
     let guest = job.guest().map_err(lost)?;
     let (file, format, cap) = (archive.to_owned(), spec.format, job.context.artifact_cap);
-    let packing = tokio::task::spawn_blocking(move || pack(from, &file, format, cap));
+    let level = job.settings.artifact_level;
+    let packing = tokio::task::spawn_blocking(move || pack_at(level, from, &file, format, cap));
     let transfer = guest.tar_out(request, &mut to).await;
     // The end of what comes.
     drop(to);

@@ -11,7 +11,7 @@ use crate::support::Node;
 
 impl Node {
     /// Makes an image of `layers` (tar archives, lowest first) whose settings are `config`.
-    pub(crate) fn image(&self, name: &str, config: Value, layers: &[Vec<u8>]) {
+    pub(crate) fn image(&self, name: &str, config: &Value, layers: &[Vec<u8>]) {
         let path = self.dir.path().join("image.tar");
         let diff_ids = layers.iter().map(|layer| Digest::of(layer).to_string());
         let config = json!({
