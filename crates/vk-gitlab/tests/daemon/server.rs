@@ -109,8 +109,8 @@ impl<T> Watched<T> {
     /// Waits until it is so, for a test: not for ever.
     pub(crate) async fn until(&self, what: &str, mut is: impl FnMut(&T) -> bool) {
         let found = self.found(|state| is(state).then_some(()));
-        let waited = tokio::time::timeout(Duration::from_secs(30), found).await;
-        assert!(waited.is_ok(), "{what}: not within 30 s");
+        let waited = tokio::time::timeout(Duration::from_secs(60), found).await;
+        assert!(waited.is_ok(), "{what}: not within 60 s");
     }
 }
 

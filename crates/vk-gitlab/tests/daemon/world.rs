@@ -149,13 +149,13 @@ impl World {
 
     /// Waits until the state file of the runner `ci` holds this.
     pub(crate) async fn kept(&self, part: &str) {
-        for _ in 0..3000 {
+        for _ in 0..6000 {
             if self.state("ci").contains(part) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("not kept within 30 s: {part}\n{}", self.state("ci"));
+        panic!("not kept within 60 s: {part}\n{}", self.state("ci"));
     }
 
     /// Waits until the hub runs so many jobs.

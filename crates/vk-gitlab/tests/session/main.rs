@@ -149,12 +149,12 @@ async fn a_change_is_said_at_once_and_a_report_only_where_it_changed() {
 /// SESS-24
 #[tokio::test]
 async fn a_gitlab_that_is_another_each_time_is_not_reported_each_time() {
+    let (begun, mut reports) = (std::time::Instant::now(), 0);
     let hub = Hub::start().await;
     let mut daemon = Daemon::of(&hub);
     let mut session = daemon.while_(hub.session(300)).await;
     daemon.while_(session.report()).await;
     daemon.while_(session.hears()).await;
-    let (begun, mut reports) = (std::time::Instant::now(), 0);
     for number in 0..40 {
         daemon.line.about.url = format!("https://gitlab{number}.example.com");
         daemon.line.changed.notify_one();
