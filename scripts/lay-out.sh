@@ -13,17 +13,21 @@ put() {
     fi
 }
 
-# lay_out [PROGRAM…]: builds, and lays out in VK_TEST_ROOT; PROGRAMs of vk-tests are built too.
+# lay_out [PROGRAM…]: builds, and lays out in VK_TEST_ROOT; PROGRAMs of vk-tests are built too. With
+# optimised=--release as operators have them.
 lay_out() {
-    local target=${CARGO_TARGET_DIR:-target} name
-    scripts/build
+    local target=${CARGO_TARGET_DIR:-target} built=debug optimised=${optimised:-} name
+    [ -z "$optimised" ] || built=release
+    # shellcheck disable=SC2086 # Nothing, or one word.
+    scripts/build $optimised
     mkdir -p "$VK_TEST_ROOT"/{bin,images,examples,work,state}
     for name in vk vk-hub vk-gitlab vk-lab; do
-        put "$target/debug/$name" "$VK_TEST_ROOT/bin/$name" 755
+        put "$target/$built/$name" "$VK_TEST_ROOT/bin/$name" 755
     done
     for name in "$@"; do
-        cargo build --quiet --package vk-tests --bin "$name"
-        put "$target/debug/$name" "$VK_TEST_ROOT/bin/$name" 755
+        # shellcheck disable=SC2086
+        cargo build --quiet $optimised --package vk-tests --bin "$name"
+        put "$target/$built/$name" "$VK_TEST_ROOT/bin/$name" 755
     done
     put "$target/x86_64-unknown-linux-gnu/agent/vk-agent" "$VK_TEST_ROOT/bin/vk-agent" 755
     put .tools/bin/vhost-device-vsock "$VK_TEST_ROOT/bin/vhost-device-vsock" 755

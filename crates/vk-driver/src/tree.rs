@@ -80,19 +80,19 @@ fn walk(
     tree: &Path,
     to: &mut impl FnMut(Entry, &Metadata) -> Result<(), TreeError>,
 ) -> Result<(), TreeError> {
-    step(tree, Vec::new(), to)
+    step(tree, b"", to)
 }
 
 fn step(
     path: &Path,
-    name: Vec<u8>,
+    name: &[u8],
     to: &mut impl FnMut(Entry, &Metadata) -> Result<(), TreeError>,
 ) -> Result<(), TreeError> {
     let meta = fs::symlink_metadata(path).map_err(file("look at", path))?;
     let Some(kind) = Kind::of(&meta) else {
         return Ok(());
     };
-    to(Entry::new(name.clone(), kind, &meta), &meta)?;
+    to(Entry::new(name.to_vec(), kind, &meta), &meta)?;
     if kind != Kind::Dir {
         return Ok(());
     }
@@ -102,11 +102,11 @@ fn step(
     }
     entries.sort();
     for entry in entries {
-        let inner = match name.as_slice() {
+        let inner = match name {
             [] => entry.as_bytes().to_vec(),
             name => [name, b"/", entry.as_bytes()].concat(),
         };
-        step(&path.join(&entry), inner, to)?;
+        step(&path.join(&entry), &inner, to)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const PART: u64 = 4;
 /// One place where the trees differ.
 enum Change {
     /// There is another file now, or one where none was.
-    Put(Entry, Metadata),
+    Put(Entry, Box<Metadata>),
     /// There is none any more.
     Gone(Vec<u8>),
 }
@@ -132,7 +132,7 @@ impl Changes {
         if entry.kind == Kind::File {
             self.bytes += meta.len();
         }
-        self.all.push(Change::Put(entry, meta.clone()));
+        self.all.push(Change::Put(entry, Box::new(meta.clone())));
     }
 }
 
@@ -171,8 +171,7 @@ impl Before {
 
     /// Comes to a file of the later tree.
     fn pass(&mut self, now: Entry, meta: &Metadata, to: &mut Changes) -> std::io::Result<()> {
-        loop {
-            let Some(next) = &self.next else { break };
+        while let Some(next) = &self.next {
             match order(&next.path, &now.path) {
                 std::cmp::Ordering::Less => self.gone(to)?,
                 std::cmp::Ordering::Equal => {

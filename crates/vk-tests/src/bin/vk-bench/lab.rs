@@ -16,6 +16,7 @@ use crate::program::{Program, eventually, run};
 /// A stand-in that runs, without limits and holding job requests until there is a job.
 pub(crate) struct Lab {
     _program: Program,
+    bin: PathBuf,
     socket: PathBuf,
     /// Where it serves: `127.0.0.1:<port>`.
     pub(crate) address: String,
@@ -24,9 +25,18 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
+    /// With a project of one small file.
     pub(crate) fn start(bin: &Path, dir: &Path) -> anyhow::Result<Lab> {
         let project = dir.join("project");
-        make_project(&project)?;
+        fs::create_dir(&project)?;
+        fs::write(project.join("file"), "what the project holds\n")?;
+        git(&project, &["init", "--quiet", "--initial-branch=main"])?;
+        commit(&project)?;
+        Lab::serve(bin, dir, &project)
+    }
+
+    /// With a project's repository.
+    pub(crate) fn serve(bin: &Path, dir: &Path, project: &Path) -> anyhow::Result<Lab> {
         let token_file = dir.join("runner-token");
         let mut serve = Command::new(bin.join("vk-lab"));
         serve.args(["serve", "--addr", "127.0.0.1:0", "--project"]);
@@ -46,6 +56,7 @@ impl Lab {
         let address = url.trim_start_matches("http://").trim_end_matches('/');
         let lab = Lab {
             _program: program,
+            bin: bin.to_owned(),
             socket: dir.join("lab.sock"),
             address: address.to_owned(),
             token_file,
@@ -76,7 +87,11 @@ impl Lab {
             json!({ "name": format!("job {number}"), "script": ["true"],
                     "variables": { "GIT_STRATEGY": "none" } })
         };
-        let jobs: Vec<Value> = (1..=jobs).map(job).collect();
+        self.trigger_jobs((1..=jobs).map(job).collect())
+    }
+
+    /// A pipeline of these jobs; its number.
+    pub(crate) fn trigger_jobs(&self, jobs: Vec<Value>) -> anyhow::Result<u64> {
         let pipeline = json!({ "project": "lab/project", "jobs": jobs });
         let answer = self.ask(&json!({ "cmd": "trigger", "pipeline": pipeline }))?;
         answer["pipeline"].as_u64().context("a pipeline's number")
@@ -86,6 +101,25 @@ impl Lab {
     pub(crate) fn job(&self, pipeline: u64) -> anyhow::Result<Value> {
         let status = self.ask(&json!({ "cmd": "status", "pipeline": pipeline }))?;
         Ok(status["pipelines"][0]["jobs"][0].clone())
+    }
+
+    /// The first job of a pipeline, once it ended well.
+    pub(crate) fn ended(&self, pipeline: u64) -> anyhow::Result<Value> {
+        let job = eventually("the job ends", || {
+            Ok(Some(self.job(pipeline)?).filter(|job| !job["finished_ms"].is_null()))
+        })?;
+        if job["status"] != "success" {
+            let id = job["id"].as_u64().unwrap_or_default();
+            bail!("a job of the bench failed: {job}\n{}", self.trace(id)?);
+        }
+        Ok(job)
+    }
+
+    /// A job's log, as GitLab has it.
+    pub(crate) fn trace(&self, job: u64) -> anyhow::Result<String> {
+        let mut trace = Command::new(self.bin.join("vk-lab"));
+        trace.args(["trace", "--admin"]).arg(&self.socket);
+        run(trace.arg(job.to_string()))
     }
 
     /// All jobs, summed up.
@@ -112,18 +146,16 @@ impl Lab {
     }
 }
 
-/// A git repository of one commit.
-fn make_project(dir: &Path) -> anyhow::Result<()> {
-    fs::create_dir(dir)?;
-    fs::write(dir.join("file"), "what the project holds\n")?;
-    for arguments in [
-        ["init", "--quiet", "--initial-branch=main"].as_slice(),
-        &["add", "."],
-        &["commit", "--quiet", "--message=one"],
-    ] {
-        let mut git = Command::new("git");
-        git.args(["-c", "user.name=a", "-c", "user.email=a@example.com", "-C"]);
-        run(git.arg(dir).args(arguments))?;
-    }
+/// Commits everything that lies in a repository.
+pub(crate) fn commit(repository: &Path) -> anyhow::Result<()> {
+    git(repository, &["add", "."])?;
+    git(repository, &["commit", "--quiet", "--message=one"])?;
     Ok(())
+}
+
+/// Runs git in a directory; what it printed.
+pub(crate) fn git(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=a", "-c", "user.email=a@example.com", "-C"]);
+    run(git.arg(dir).args(arguments))
 }

@@ -1,7 +1,7 @@
 //! `vk-bench ROOT [RESULTS [PART…]]`: ratios against floors that are measured in the same run, each beside
 //! what it is compared with, and counts against their limits. ROOT holds the programs, boot bundle,
 //! images and examples as `scripts/lay-out.sh` lays them out; RESULTS gets the table as JSON. PARTs
-//! are `hello`, `trace`, `alone` and `many`: all where none is named.
+//! are `cold`, `trace`, `alone` and `many`: all where none is named.
 //!
 //! Ends 1 where a row is over its limit, 2 where something could not be measured.
 
@@ -13,8 +13,9 @@
 
 mod alone;
 mod at_once;
+mod cold;
 mod daemon;
-mod hello;
+mod fleet;
 mod http;
 mod lab;
 mod many;
@@ -48,7 +49,7 @@ fn run() -> anyhow::Result<bool> {
     };
     if let Some(part) = parts.iter().find(|part| !is_part(part)) {
         bail!(
-            "there is no part {}: hello, trace, alone, many",
+            "there is no part {}: cold, trace, alone, many",
             part.display()
         );
     }
@@ -56,8 +57,8 @@ fn run() -> anyhow::Result<bool> {
     let root = root.canonicalize().context("finding ROOT")?;
     // The rows whose times are compared come first: nothing of the others runs by then.
     let mut rows = Vec::new();
-    if meant("hello") {
-        rows.push(hello::measure(&root)?);
+    if meant("cold") {
+        rows.extend(cold::measure(&root)?);
     }
     if meant("trace") {
         rows.extend(trace::measure(&root)?);
@@ -69,9 +70,7 @@ fn run() -> anyhow::Result<bool> {
         rows.extend(many::measure(&root)?);
     }
     if cfg!(debug_assertions) {
-        println!(
-            "Built without optimisation, as `make bench` builds: times are longer than an operator's."
-        );
+        println!("Built without optimisation: times are longer than an operator's.");
     }
     print!("{}", table::text(&rows));
     if let Some(path) = results {
@@ -82,7 +81,7 @@ fn run() -> anyhow::Result<bool> {
 }
 
 fn is_part(name: &Path) -> bool {
-    ["hello", "trace", "alone", "many"]
+    ["cold", "trace", "alone", "many"]
         .iter()
         .any(|part| name == Path::new(part))
 }
