@@ -1,10 +1,12 @@
-//! Archives that nobody made on purpose: bent, cut, glued. `VK_LONG` makes a million of each.
+//! Archives that nobody made on purpose: bent, cut, glued. `VK_LONG` makes a million of each; `VK_SEED`
+//! and `VK_FUZZ` say which and how many.
 
 use std::fs::File;
 use std::io::{Cursor, Read as _, Write as _};
 use std::path::Path;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use vk_hub_proto::job::ArtifactFormat;
 
 use super::unpack::unpack_from;
@@ -16,9 +18,14 @@ const MOST: u64 = 1 << 16;
 const BLOCKS: u64 = 16 << 10;
 
 fn cases(few: u32) -> ProptestConfig {
-    let long = std::env::var_os("VK_LONG").is_some();
+    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let usual = match std::env::var_os("VK_LONG") {
+        Some(_) => 1_000_000,
+        None => few.into(),
+    };
     ProptestConfig {
-        cases: if long { 1_000_000 } else { few },
+        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
+        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
         // Nothing is written beside the sources.
         failure_persistence: None,
         ..ProptestConfig::default()

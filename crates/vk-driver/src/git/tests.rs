@@ -1,6 +1,7 @@
 //! The host's git against a server of the smart HTTP protocol that wants the job's token.
 
 mod extent;
+mod hostile;
 mod kept;
 mod lfs;
 mod refs;
