@@ -1,6 +1,7 @@
 use std::fs;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use tempfile::TempDir;
 
 use super::*;
@@ -66,11 +67,18 @@ fn mend(tar: &mut [u8], block: usize) {
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
 }
 
-/// `VK_LONG` makes a million of each.
+/// `VK_LONG` makes a million of each; `VK_SEED` and `VK_FUZZ` say which and how many.
 fn cases(few: u32) -> ProptestConfig {
-    let long = std::env::var_os("VK_LONG").is_some();
+    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let usual = match std::env::var_os("VK_LONG") {
+        Some(_) => 1_000_000,
+        None => few.into(),
+    };
     ProptestConfig {
-        cases: if long { 1_000_000 } else { few },
+        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
+        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
+        // Nothing is written beside the sources.
+        failure_persistence: None,
         ..ProptestConfig::default()
     }
 }

@@ -110,7 +110,7 @@ impl Expected {
     }
 
     /// Reads an opening, and hands the connection to who expects it.
-    async fn open(&self, mut connection: Connection) -> io::Result<()> {
+    pub(super) async fn open(&self, mut connection: Connection) -> io::Result<()> {
         let mut opening = [0; OPENING_LEN];
         connection.read_exact(&mut opening).await?;
         let opening = Opening::decode(&opening).map_err(io::Error::other)?;

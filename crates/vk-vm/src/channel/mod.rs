@@ -8,6 +8,8 @@ mod connection;
 mod control;
 mod error;
 mod exec;
+#[cfg(test)]
+mod fuzz;
 mod guest;
 mod listener;
 mod transfer;
