@@ -53,11 +53,9 @@ async fn a_patch_carries_the_bytes_of_the_range_it_names() {
                 .header("range", &size)
         });
         let client = gitlab.client("glrt-runner");
-        for (offset, bytes, range_end) in [
-            (0, &TRACE[..], 17),
-            (3, &TRACE[3..], 17),
-            (3, &TRACE[3..10], 10),
-        ] {
+        for (offset, bytes, range_end) in
+            [(0, TRACE, 17), (3, &TRACE[3..], 17), (3, &TRACE[3..10], 10)]
+        {
             let outcome = patch(&client, false, offset, bytes).await;
             let expected = Outcome {
                 status: Some(202),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fixture::{leaves, spec, translated, with};
 
 /// A job with this cache, its name, its ref and the variables that its key may name.
-fn job(cache: Value, name: &str, reference: &str) -> Value {
+fn job(cache: &Value, name: &str, reference: &str) -> Value {
     let mut response = with("/cache", json!([cache]));
     response["job_info"]["name"] = name.into();
     response["git_info"]["ref"] = reference.into();
@@ -79,7 +79,7 @@ fn a_caches_key_is_the_one_upstream_makes_of_it() {
     for row in rows {
         let name = format!("{:?} of {:?}", row.written, row.job);
         let cache = json!({"key": row.written, "paths": ["vendor/"]});
-        let translated = translated(&job(cache, row.job[0], row.job[1]));
+        let translated = translated(&job(&cache, row.job[0], row.job[1]));
         let caches = &translated.job.caches;
         let key = caches.first().map(|cache| cache.key.as_str());
         assert_eq!(key, row.key, "{name}");
@@ -104,7 +104,7 @@ fn a_caches_policy_may_be_a_variable_and_an_unknown_one_is_dropped_with_a_warnin
         ("Pull", "pull-push", false),
     ];
     for (written, policy, known) in rows {
-        let response = job(json!({"key": "k", "policy": written}), "a", "b");
+        let response = job(&json!({"key": "k", "policy": written}), "a", "b");
         let spec = spec(&response);
         assert_eq!(spec["caches"][0]["policy"], policy, "{written:?}");
         let warnings = translated(&response).warnings;
@@ -120,7 +120,7 @@ fn a_caches_members() {
     let cache = json!({"key": "k", "untracked": true, "paths": ["vendor/", "$foo"],
         "policy": "push", "when": "always",
         "fallback_keys": ["$CI_RUNNER_VERSION/x", "/", "", "a b/../c/$SECRET", "last"]});
-    let response = job(cache, "a", "b");
+    let response = job(&cache, "a", "b");
     let expected = json!({"key": "k", "untracked": true, "paths": ["vendor/", "$foo"],
         "policy": "push", "when": "always", "fallback_keys": ["0.1.0/x", "c/s3cret", "last"]});
     assert_eq!(leaves(&spec(&response)["caches"][0]), leaves(&expected));
@@ -132,7 +132,7 @@ fn a_caches_members() {
             "cache key \"a b/../c/$SECRET\" was sanitized"
         ]
     );
-    let plain = spec(&job(json!({"key": "k"}), "a", "b"));
+    let plain = spec(&job(&json!({"key": "k"}), "a", "b"));
     let expected = json!({"key": "k", "untracked": false, "paths": [], "policy": "pull-push",
         "when": "on_success"});
     assert_eq!(leaves(&plain["caches"][0]), leaves(&expected));

@@ -268,7 +268,8 @@ fn a_steps_members() {
 /// SPEC-53, SPEC-62, SPEC-64, SPEC-65, SPEC-71
 #[test]
 fn what_the_daemon_knows_of_the_runner() {
-    let rows: [(&str, fn(&mut Runner), &str, Value); 8] = [
+    type Row = (&'static str, fn(&mut Runner), &'static str, Value);
+    let rows: [Row; 8] = [
         (
             "SPEC-64",
             |runner| runner.url = "https://other.example.com".to_owned(),
