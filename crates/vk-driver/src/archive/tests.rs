@@ -303,16 +303,13 @@ fn a_file_of_more_than_four_and_eight_gibibytes_goes_there_and_back() {
     pack_at(Level::Fast, tar, &zip, ArtifactFormat::Zip, CAP).unwrap();
     let (mut from, to) = std::io::pipe().unwrap();
     let unpacking = std::thread::spawn(move || super::unpack(&zip, to, 16 << 30).unwrap());
-    let mut archive = tar::Archive::new(&mut from);
-    let mut entries = archive.entries().unwrap();
-    let mut entry = entries.next().unwrap().unwrap();
-    assert_eq!(entry.size(), size);
-    assert_eq!(
-        std::io::copy(&mut entry, &mut std::io::sink()).unwrap(),
-        size
-    );
-    drop(entry);
-    drop(entries);
+    {
+        let mut archive = tar::Archive::new(&mut from);
+        let mut entry = archive.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!(entry.size(), size);
+        let copied = std::io::copy(&mut entry, &mut std::io::sink());
+        assert_eq!(copied.unwrap(), size);
+    }
     std::io::copy(&mut from, &mut std::io::sink()).unwrap();
     unpacking.join().unwrap();
 }
