@@ -6,7 +6,7 @@ use vk_hub_proto::job::FailureClass;
 use super::fake_gitlab::{Fault, Status};
 use super::world::{World, new_job, reservation};
 use crate::job::Record;
-use crate::{HubFailure, NewJob, Work};
+use crate::{HubFailure, NewJob, WithoutReservation, Work};
 
 fn refused(code: ErrorCode, status: u16, text: &str, job: NewJob) -> World {
     let mut world = World::new();
@@ -201,6 +201,33 @@ fn closing_lines_whose_answer_was_lost_are_not_sent_twice() {
     world.take(job);
     world.pass_secs(60);
     world.assert_right_end(Status::Failed);
+}
+
+/// ADM-23, ADM-24
+#[test]
+fn a_job_waits_for_room_with_the_hub_alone_and_for_its_window_once() {
+    for under in [
+        Ok(reservation()),
+        Err(WithoutReservation::Gone),
+        Err(WithoutReservation::Lapsed),
+    ] {
+        let mut world = World::new();
+        world.take_with(new_job(), under);
+        assert_eq!(world.hub.submissions, 1, "{under:?}: at once");
+        let submission = world.hub.submission.clone().expect("submitted");
+        assert_eq!(submission.place_within_secs, 300, "{under:?}");
+        assert_eq!(submission.reservation, under.ok(), "{under:?}");
+        world.pass_secs(299);
+        assert_eq!(world.gitlab.calls(), [""; 0], "{under:?}");
+        assert_eq!(world.hub.cancels, [], "{under:?}");
+        world.finish(Some(FailureClass::NoCapacity));
+        world.pass_secs(1000);
+        world.assert_right_end(Status::Failed);
+        assert_eq!(
+            world.hub.submissions, 1,
+            "{under:?}: not for another window"
+        );
+    }
 }
 
 /// GL-15, ADM-23, OPEN-01
