@@ -10,9 +10,9 @@ use vk_hub_proto::dispatch::NodeJobMessage;
 use crate::hub::*;
 
 /// The hub's heartbeat: three of them without a word end a session.
-const HEARTBEAT: Duration = Duration::from_millis(400);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// What comes through at a time, and how often.
-const TRICKLE: (usize, Duration) = (4096, Duration::from_millis(100));
+const TRICKLE: (usize, Duration) = (4096, Duration::from_millis(170));
 /// Bytes that pass at once, as a session's opening needs.
 const AT_ONCE: usize = 16 << 10;
 
@@ -51,7 +51,7 @@ async fn every_byte_is_a_sign_of_life_also_of_a_message_that_takes_longer_than_t
     let mut node = Hub::session_by(&hub.dialer_at(&url), id, &key)
         .await
         .unwrap();
-    // About 130 KB of JSON: more than three seconds on the way, and no pong in between.
+    // About 130 KB of JSON: more than five seconds on the way, and no pong in between.
     let data = vec![b'x'; 96 << 10].try_into().unwrap();
     let job = JobId::from_bytes([9; 16]);
     let begun = std::time::Instant::now();
