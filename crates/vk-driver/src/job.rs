@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) restored: Restored,
     /// What the VM's processes used.
     pub(crate) used: Option<HostUsage>,
+    /// What those of the present one had used after the last stage.
+    pub(crate) measured: Option<HostUsage>,
 }
 
 /// A checkout under way; dropping it ends it.
@@ -168,6 +170,7 @@ impl Job {
             outcomes: Vec::new(),
             restored: Restored::new(),
             used: None,
+            measured: None,
         };
         Ok(Job {
             plan,

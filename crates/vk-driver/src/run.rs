@@ -247,6 +247,9 @@ impl Driver {
         job.output.open_section(&section(&job, stage));
         let (stop, told) = watch::channel(None);
         let task = tokio::spawn(async move {
+            if stage == Stage::CleanupFileVariables {
+                finish::measure(&job).await;
+            }
             let end = stages::run(Arc::clone(&job), stage, attempt, told).await;
             // The loop may be over.
             let _ = job.inside.send(Inside::Ended(stage, attempt, end));

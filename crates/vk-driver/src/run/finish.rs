@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use vk_hub_proto::job::{ArtifactOutcome, ArtifactState, FailureClass, JobResult, JobUsage};
 use vk_stage_core::End;
+use vk_vm::Vm;
 
 use crate::error::DriverError;
 use crate::job::{Job, remove_work};
@@ -18,16 +19,51 @@ const ENDING: Duration = Duration::from_secs(10);
 const REMOVALS: u32 = 5;
 const BETWEEN_REMOVALS: Duration = Duration::from_millis(200);
 
-/// Ends the VM at once, if there is one, and notes what its processes used.
+/// Reads what the VM's processes used, after the last stage and before anything is cleaned up
+/// (DISP-58).
+pub(super) async fn measure(job: &Job) {
+    // Whoever would end it meanwhile waits.
+    let _ending = job.ending.lock().await;
+    let vm = job.shared().vm.take();
+    let lent = Lent { job, vm };
+    let Some(vm) = &lent.vm else { return };
+    let used = timeout(USAGE, vm.usage()).await.ok().flatten();
+    if let Some(used) = used {
+        tracing::info!(
+            cpu_ms = used.cpu_ms,
+            peak_mem_bytes = used.peak_mem_bytes,
+            "what the job's VM used"
+        );
+    }
+    job.shared().measured = used;
+}
+
+/// The job's VM, which goes back to it.
+struct Lent<'a> {
+    job: &'a Job,
+    vm: Option<Vm>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.job.shared().vm = self.vm.take();
+    }
+}
+
+/// Ends the VM at once, if there is one, and notes what its processes used: as it was measured, or
+/// now, where the job did not come so far.
 pub(super) async fn end_vm(job: &Job) {
     let _ending = job.ending.lock().await;
-    let vm = {
+    let (vm, measured) = {
         let mut shared = job.shared();
         shared.guest = None;
-        shared.vm.take()
+        (shared.vm.take(), shared.measured.take())
     };
     let Some(vm) = vm else { return };
-    let usage = timeout(USAGE, vm.usage()).await.ok().flatten();
+    let usage = match measured {
+        Some(measured) => Some(measured),
+        None => timeout(USAGE, vm.usage()).await.ok().flatten(),
+    };
     // Nothing in it outlives the job: it need not write out its disks.
     let stopped = vm.stop(Duration::ZERO).await;
     if let Some(used) = usage.or(stopped.usage) {

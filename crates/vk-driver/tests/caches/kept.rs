@@ -3,7 +3,10 @@
 use serde_json::json;
 use vk_oci::{Client, Config, Reference};
 
-use crate::support::{add, variable};
+use vk_driver::Counts;
+
+use crate::registry::Rule;
+use crate::support::{Started, add, variable};
 use crate::{Bench, assert_says, cache, cached, says};
 
 /// The tree that a job makes and a later one looks at.
@@ -148,6 +151,68 @@ async fn protected_and_unprotected_jobs_never_share_a_cache() {
     let asked = bench.registry.asked();
     let protected = tags[0].strip_prefix("PUT").unwrap();
     assert_eq!(asked[0], format!("GET{protected}"));
+}
+
+/// CACHE-05
+#[tokio::test]
+async fn a_variable_of_the_jobs_own_claims_no_protection() {
+    let Some(bench) = Bench::new() else { return };
+    let mut protected = cached(
+        &["mkdir deps && echo of a protected ref > deps/a"],
+        cache("k"),
+    );
+    protected["sources"]["protected"] = json!(true);
+    bench.good(protected).await;
+    // GitLab's own word first, then what the job's YAML says.
+    let claims = |own: &[&str]| {
+        let script = "echo claims $CI_COMMIT_REF_PROTECTED; mkdir -p deps; cat deps/* || true";
+        let mut job = cached(&[script], cache("k"));
+        job["sources"]["protected"] = json!(null);
+        for value in own {
+            let own = variable("CI_COMMIT_REF_PROTECTED", value);
+            add(&mut job, "variables", own);
+        }
+        job
+    };
+    let ran = bench.good(claims(&["false", "true"])).await;
+    // Its script sees what it said; its caches do not.
+    assert!(ran.has("claims true"), "{}", ran.output);
+    assert_says(&ran, &["Cache miss for k"]);
+    assert!(!ran.has("of a protected ref"), "{}", ran.output);
+    // The other way round neither: a protected ref's job has its own.
+    let ran = bench.good(claims(&["true", "false"])).await;
+    assert!(ran.has("of a protected ref"), "{}", ran.output);
+    // Where GitLab says it in the job's sources, no variable counts.
+    let mut told = claims(&["true", "true"]);
+    told["sources"]["protected"] = json!(false);
+    let ran = bench.good(told).await;
+    assert!(!ran.has("of a protected ref"), "{}", ran.output);
+}
+
+/// What the node's operators count.
+#[tokio::test]
+async fn hits_misses_errors_and_boots_are_told_as_the_job_goes() {
+    let Some(bench) = Bench::new() else { return };
+    let counted = async |job| {
+        let started = Started::new(bench.context(job));
+        let state = started.state.clone();
+        let ran = started.end().await;
+        assert_eq!(ran.result.failure, None, "{}", ran.output);
+        state.borrow().counts
+    };
+    let first = counted(cached(&["mkdir deps && touch deps/a"], cache("k"))).await;
+    let expected = Counts {
+        boots: 1,
+        cache_misses: 1,
+        ..Counts::default()
+    };
+    assert_eq!(first, expected);
+    let again = counted(cached(&["true"], cache("k"))).await;
+    assert_eq!((again.cache_hits, again.cache_misses), (1, 0));
+    bench.registry.rule(|_| Rule::Status(403));
+    // Refusals are final, so nothing is waited for.
+    let failing = counted(cached(&["true"], cache("k"))).await;
+    assert_eq!((failing.cache_hits, failing.cache_errors), (0, 1));
 }
 
 /// CACHE-18
