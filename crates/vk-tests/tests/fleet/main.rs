@@ -17,6 +17,7 @@ mod kills;
 mod lab;
 mod left;
 mod life;
+mod network;
 mod operators;
 mod program;
 mod refusals;

@@ -13,6 +13,7 @@
 mod support;
 
 mod session;
+#[allow(dead_code, reason = "the tests of fleets use more of it")]
 mod world;
 
 use session::session;
@@ -84,6 +85,9 @@ fn a_guest_does_not_reach_link_local_addresses() {
 #[test]
 fn a_guest_does_not_reach_the_metadata_service() {
     is_denied("metadata");
+    // Those of clouds that have ordinary addresses.
+    is_denied("cloud-0");
+    is_denied("cloud-1");
 }
 
 #[test]
@@ -95,6 +99,39 @@ fn a_guest_does_not_reach_the_host_by_ipv6() {
 #[test]
 fn a_guest_does_not_reach_a_resolver_of_the_hosts_itself() {
     is_denied("resolver");
+    is_denied("resolver-udp");
+}
+
+#[test]
+fn a_guest_does_not_ping_the_host_while_it_pings_others() {
+    is_reached("ping-lab", "answered");
+    is_denied("ping-main");
+    is_denied("ping-second");
+}
+
+#[test]
+fn what_a_resolver_tells_its_own_host_alone_is_refused_to_a_guest() {
+    for case in ["transfer", "changes", "chaos"] {
+        is_reached(&format!("resolver-{case}"), "refused");
+    }
+    is_reached("resolver-inner", "0");
+}
+
+#[test]
+fn a_guest_that_takes_another_address_reaches_nothing_until_it_has_its_own_again() {
+    is_denied("spoofed");
+    is_reached("spoofed-no-more", "lab");
+}
+
+#[test]
+fn an_address_that_becomes_the_hosts_is_denied_in_mid_connection() {
+    is_denied("mid-connection");
+}
+
+/// DISP-57
+#[test]
+fn what_a_network_uses_is_its_vms() {
+    is_reached("usage", "all");
 }
 
 #[test]

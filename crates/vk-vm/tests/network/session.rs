@@ -5,17 +5,17 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use vk_vm::qemu::Qemu;
 use vk_vm::{NetMode, Vm, Vmm};
 
-use super::support::guest::{bare, run, settings, with_settings};
+use super::support::guest::{bare, run, settings, shell, with_settings};
 use super::support::{eventually, is_gone, named, status, test_root, tree};
 use super::world::{
-    HOST_PORT, IPV6, LAB, LAB_PORT, LINK_LOCAL, MAIN, METADATA, MIRROR_PORT, MOVING, SECOND, World,
-    ip,
+    CLOUDS, HOST_PORT, IPV6, LAB, LAB_PORT, LINK_LOCAL, MAIN, METADATA, MIRROR_PORT, MOVING,
+    SECOND, TALK_PORT, World, ip,
 };
 
 type Answers = BTreeMap<String, String>;
@@ -79,10 +79,7 @@ fn guests_in_a_world_of_their_own() {
     }
     let root = test_root("network").unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let list = directory.path().join("resolv.conf");
-    fs::write(&list, "nameserver 127.0.0.53\n").unwrap();
-    rustix::mount::mount_bind(&list, "/etc/resolv.conf").unwrap();
-    let world = World::make();
+    let world = World::make(directory.path());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         reach(&root, directory.path(), &world).await;
@@ -106,7 +103,18 @@ async fn reach(root: &Path, directory: &Path, world: &World) {
     tell("mirror", &fetch(&vm, "mirror.example", MIRROR_PORT).await);
     let (code, said) = run(&vm, "nslookup -type=a mirror.example 198.18.254.1").await;
     assert_eq!(code, 0, "{said}");
-    tell("resolver-tcp", &by_tcp(&vm).await);
+    let answered = by_tcp(&vm, "long", 1, 1).await;
+    let has_address = answered.ends_with(&["203", "0", "113", "9"].map(str::to_owned));
+    tell(
+        "resolver-tcp",
+        if has_address {
+            "answered"
+        } else {
+            "not answered"
+        },
+    );
+    refused(&vm, &world).await;
+    pings(&vm).await;
     for (case, address, port) in [
         ("main", MAIN, HOST_PORT),
         ("second", SECOND, HOST_PORT),
@@ -127,10 +135,17 @@ async fn reach(root: &Path, directory: &Path, world: &World) {
     ] {
         tell(case, &denied(&vm, world, address, HOST_PORT).await);
     }
+    for (number, address) in CLOUDS.into_iter().enumerate() {
+        assert!(world.asked(address, LAB_PORT).ends_with("lab"));
+        let case = format!("cloud-{number}");
+        tell(&case, &unnoticed(&vm, &world, address, LAB_PORT).await);
+    }
     force(&vm).await;
     tell("ipv6-forced", &denied(&vm, world, IPV6, HOST_PORT).await);
     moving(&vm, world).await;
     rights(&vm);
+    used(&vm).await;
+    spoof(&vm, &world).await;
     let all = tree(vm.root_pid());
     vm.stop(Duration::from_secs(60)).await;
     eventually("all are gone", || all.iter().all(|pid| is_gone(*pid))).await;
@@ -164,25 +179,103 @@ async fn fetch_within(vm: &Vm, address: &str, port: u16, secs: u32) -> String {
 
 /// As [`fetch`]; reached is also what a server of the host noticed.
 async fn denied(vm: &Vm, world: &World, address: &str, port: u16) -> String {
-    let before = world.taken.load(Ordering::SeqCst);
+    let before = world.noticed.host.load(Ordering::SeqCst);
     let answer = fetch_within(vm, address, port, 5).await;
-    match world.taken.load(Ordering::SeqCst) {
+    match world.noticed.host.load(Ordering::SeqCst) {
         now if now == before => answer,
         _ => format!("noticed; the guest got {answer}"),
     }
 }
 
-/// A question by TCP: the guest's busybox asks by UDP alone, so its bytes are sent as they are.
-async fn by_tcp(vm: &Vm) -> String {
-    let question = r"\0\036\022\064\001\0\0\001\0\0\0\0\0\0\004long\007example\0\0\001\0\001";
-    let script = format!("printf '{question}' | nc -w 30 198.18.254.1 53 | od -An -tu1");
-    let (_, said) = run(vm, &script).await;
-    let bytes: Vec<&str> = said.split_whitespace().collect();
-    if bytes.ends_with(&["203", "0", "113", "9"]) {
-        "answered".to_owned()
-    } else {
-        format!("got {said}")
+/// As [`denied`], of a place at the lab.
+async fn unnoticed(vm: &Vm, world: &World, address: &str, port: u16) -> String {
+    let before = world.noticed.lab.load(Ordering::SeqCst);
+    let answer = fetch_within(vm, address, port, 5).await;
+    match world.noticed.lab.load(Ordering::SeqCst) {
+        now if now == before => answer,
+        _ => format!("noticed; the guest got {answer}"),
     }
+}
+
+/// What a resolver tells its own host alone; and one of the host's itself, by UDP.
+async fn refused(vm: &Vm, world: &World) {
+    for (case, kind, class) in [("transfer", 252, 1), ("changes", 251, 1), ("chaos", 16, 3)] {
+        let answer = by_tcp(vm, "zone", kind, class).await;
+        // The fourth byte behind the length.
+        let code = answer.get(5).and_then(|byte| byte.parse::<u8>().ok());
+        let said = match code.map(|code| code & 0xf) {
+            Some(5) => "refused".to_owned(),
+            _ => format!("got {answer:?}"),
+        };
+        tell(&format!("resolver-{case}"), &said);
+    }
+    let asked = world.noticed.inner.load(Ordering::SeqCst);
+    tell("resolver-inner", &asked.to_string());
+    let before = world.noticed.host.load(Ordering::SeqCst);
+    let (code, said) = run(vm, &format!("nslookup -type=a mirror.example {SECOND}")).await;
+    let noticed = world.noticed.host.load(Ordering::SeqCst) - before;
+    let answer = if code != 0 && noticed == 0 {
+        "denied".to_owned()
+    } else {
+        format!("{noticed} packets noticed; the guest got {said}")
+    };
+    tell("resolver-udp", &answer);
+}
+
+async fn pings(vm: &Vm) {
+    for (case, address) in [("lab", LAB), ("main", MAIN), ("second", SECOND)] {
+        let (code, said) = run(vm, &format!("ping -c 1 -W 10 {address}")).await;
+        let answer = match code {
+            0 => "answered",
+            _ if said.contains("100% packet loss") => "denied",
+            _ => &said,
+        };
+        tell(&format!("ping-{case}"), answer);
+    }
+}
+
+/// The guest takes another address than its own.
+async fn spoof(vm: &Vm, world: &World) {
+    let take = |address: &str| {
+        format!(
+            "ip addr flush dev eth0 && ip addr add {address}/24 dev eth0
+             ip route add default via 198.18.254.1"
+        )
+    };
+    let (code, said) = run(vm, &take("198.18.254.77")).await;
+    assert_eq!(code, 0, "{said}");
+    tell("spoofed", &unnoticed(vm, world, LAB, LAB_PORT).await);
+    let (code, said) = run(vm, &take("198.18.254.2")).await;
+    assert_eq!(code, 0, "{said}");
+    tell("spoofed-no-more", &fetch(vm, LAB, LAB_PORT).await);
+}
+
+/// What it used is what all its processes used, those of its network among them.
+async fn used(vm: &Vm) {
+    let all = || -> u64 {
+        let peak = |pid: &u32| -> Option<u64> {
+            let text = status(*pid, "VmHWM")?;
+            text.trim_end_matches(" kB").parse().ok()
+        };
+        tree(vm.root_pid()).iter().filter_map(peak).sum::<u64>() << 10
+    };
+    assert!(tree(vm.root_pid()).contains(&pasta(vm)));
+    let before = all();
+    let said = vm.usage().await.unwrap().peak_mem_bytes;
+    let is_all = (before..=all()).contains(&said);
+    tell("usage", if is_all { "all" } else { "not all" });
+}
+
+/// The bytes of what a question by TCP is answered with: the guest's busybox asks by UDP alone, so
+/// its bytes are sent as they are.
+async fn by_tcp(vm: &Vm, label: &str, kind: u8, class: u8) -> Vec<String> {
+    let length = 12 + 1 + label.len() + 1 + 7 + 1 + 4;
+    let header = r"\022\064\001\0\0\001\0\0\0\0\0\0";
+    let name = format!(r"\{:03o}{label}\007example\0", label.len());
+    let question = format!(r"\0\{length:03o}{header}{name}\0\{kind:03o}\0\{class:03o}");
+    let script = format!("printf '{question}' | nc -w 30 198.18.254.1 53 | od -An -v -tu1");
+    let (_, said) = run(vm, &script).await;
+    said.split_whitespace().map(str::to_owned).collect()
 }
 
 /// The guest's root does what it can to have IPv6.
@@ -198,19 +291,57 @@ async fn force(vm: &Vm) {
 /// An address wanders from the lab to the host and back.
 async fn moving(vm: &Vm, world: &World) {
     tell("before", &fetch(vm, MOVING, LAB_PORT).await);
-    ip(&format!("addr add {MOVING}/32 dev second0"));
-    assert!(world.answers(MOVING, HOST_PORT), "it is the host's now");
-    until(vm, "denied").await;
+    let talking = format!(
+        "syslogd -n -R {MOVING}:{TALK_PORT} & i=0
+         while :; do i=$((i+1)); logger -t talk $i; echo $i > /tmp/said; usleep 50000; done"
+    );
+    let steps = async {
+        let talk = |of: &AtomicUsize| of.load(Ordering::SeqCst);
+        eventually("the lab hears the guest", || {
+            talk(&world.noticed.lab_talk) > 3
+        })
+        .await;
+        take(vm, world).await;
+        let before = talk(&world.noticed.host_talk);
+        let said = said(vm).await;
+        let end = Instant::now() + Duration::from_secs(60);
+        while self::said(vm).await < said + 10 {
+            assert!(Instant::now() < end, "the guest talks no more");
+        }
+        match talk(&world.noticed.host_talk) - before {
+            0 => "denied".to_owned(),
+            more => format!("{more} packets noticed"),
+        }
+    };
+    let limit = Duration::from_secs(240);
+    let talks = vm.guest().run(shell(&talking), b"", 1 << 20, limit);
+    tokio::select! {
+        ended = talks => panic!("the guest ended: {ended:?}"),
+        answer = steps => tell("mid-connection", &answer),
+    }
     tell("while", &denied(vm, world, MOVING, HOST_PORT).await);
     ip(&format!("addr del {MOVING}/32 dev second0"));
     until(vm, "lab").await;
     tell("after", &fetch(vm, MOVING, LAB_PORT).await);
 }
 
+/// How often the guest has talked.
+async fn said(vm: &Vm) -> u64 {
+    let (_, said) = run(vm, "cat /tmp/said").await;
+    said.trim().parse().unwrap_or(0)
+}
+
+/// The host takes the address that was the lab's, and the network knows it.
+async fn take(vm: &Vm, world: &World) {
+    ip(&format!("addr add {MOVING}/32 dev second0"));
+    assert!(world.answers(MOVING, HOST_PORT), "it is the host's now");
+    until(vm, "denied").await;
+}
+
 async fn until(vm: &Vm, answer: &str) {
-    let end = std::time::Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(60);
     while fetch(vm, MOVING, LAB_PORT).await != answer {
-        assert!(std::time::Instant::now() < end, "never {answer}");
+        assert!(Instant::now() < end, "never {answer}");
     }
 }
 
