@@ -12,7 +12,7 @@ fn dated(path: &Path, days: u32) {
 
 fn file(path: &Path, days: u32) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, vec![1; 20 * KIB as usize]).unwrap();
+    fs::write(path, [1; 20 << 10]).unwrap();
     dated(path, days);
 }
 
