@@ -15,6 +15,7 @@ use crate::start::run_async_quiet;
 
 mod hub;
 mod machine;
+mod net;
 mod storage;
 mod tools;
 
@@ -66,6 +67,8 @@ enum Check {
     Bundle,
     /// Guests can be confined: user, mount, network and PID namespaces.
     Confinement,
+    /// Guests can be given the network that is configured.
+    Network,
     /// A guest boots under KVM.
     Kvm,
     /// A guest boots as jobs' guests do, and its agent answers over vsock.
@@ -204,6 +207,7 @@ async fn one(check: Check, config: &Config) -> Found {
             Check::Memory => storage::memory(config),
             Check::Bundle => machine::bundle(config),
             Check::Confinement => machine::confinement(config).await,
+            Check::Network => net::network(config),
             Check::Kvm => machine::kvm(config).await,
             Check::Boot => machine::boot(config).await,
             Check::Runner => tools::runner(config),
