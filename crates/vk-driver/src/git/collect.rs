@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::kept::lock_of;
 use super::mirror::Lock;
 use super::room::{Room, SourceBounds, bytes, entries, names, remove};
 
@@ -115,7 +116,7 @@ impl Collect {
             let used = modified(&whole).or_else(|| modified(&path));
             let idle = used.is_some_and(|used| self.is_idle(used) || !of_now && is_old(used));
             if idle {
-                self.alone(&path.with_extension("lock"), &path, gone);
+                self.alone(&lock_of(&path), &path, gone);
             }
         }
     }

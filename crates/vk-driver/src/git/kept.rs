@@ -54,7 +54,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Opens the one at `dir`, once no other job has it. The job's own timeout bounds the wait.
     pub(crate) async fn open(dir: &Path) -> Result<Kept, GitError> {
-        let lock = Lock::take(&dir.with_extension("lock")).await?;
+        let lock = Lock::take(&lock_of(dir)).await?;
         fs::create_dir_all(dir).map_err(GitError::file("make", dir))?;
         Ok(Kept {
             dir: dir.to_owned(),
@@ -204,6 +204,13 @@ impl Kept {
     }
 }
 
+/// The lock of the tree at `dir`, whose name may have dots in it: a server's.
+pub(super) fn lock_of(dir: &Path) -> PathBuf {
+    let mut path = dir.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
 /// How much of kept trees there may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
@@ -231,7 +238,7 @@ pub(super) fn make_room(trees: &Path, but: &Path, bound: Bound) {
         if path == but {
             continue;
         }
-        let Ok(Some(_lock)) = Lock::try_take(&path.with_extension("lock")) else {
+        let Ok(Some(_lock)) = Lock::try_take(&lock_of(&path)) else {
             continue;
         };
         match fs::remove_dir_all(&path) {

@@ -106,7 +106,7 @@ fn trees_of_another_start_and_unused_ones_go_and_one_in_use_stays() {
     tree("rebooted", "another", 2);
     tree("making", "another", 0);
     let held = tree("held", "another", 50);
-    let lock = Lock::try_take(&held.with_extension("lock")).unwrap();
+    let lock = Lock::try_take(&lock_of(&held)).unwrap();
     assert!(lock.is_some());
     assert_eq!(host.collect(false).trees.count, 2);
     assert_eq!(host.collect(true).trees.count, 2);

@@ -252,8 +252,10 @@ async fn trees_beyond_the_bound_go_the_least_recently_used_first_but_one_in_use(
         .rev()
         .enumerate()
     {
-        let dir = trees.join(name);
-        let kept = Kept::open(&dir).await.unwrap();
+        let dir = trees.join(format!("gitlab.example.com-{name}"));
+        // Each has a lock of its own.
+        let opened = tokio::time::timeout(std::time::Duration::from_secs(60), Kept::open(&dir));
+        let kept = opened.await.unwrap().unwrap();
         std::fs::write(dir.join("whole"), "x").unwrap();
         let file = std::fs::File::options().write(true).open(dir.join("whole"));
         let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60 * age as u64);
@@ -273,15 +275,17 @@ async fn trees_beyond_the_bound_go_the_least_recently_used_first_but_one_in_use(
         let dirs = all.filter(|entry| entry.path().is_dir());
         let mut names: Vec<_> = dirs
             .map(|entry| entry.file_name().into_string().unwrap())
+            .map(|name| name.replace("gitlab.example.com-", ""))
             .collect();
         names.sort();
         names
     };
-    make_room(&trees, &trees.join("own"), bound(5));
+    let own = trees.join("gitlab.example.com-own");
+    make_room(&trees, &own, bound(5));
     assert_eq!(left().len(), 5);
-    make_room(&trees, &trees.join("own"), bound(3));
+    make_room(&trees, &own, bound(3));
     assert_eq!(left(), ["held", "newest", "own"]);
-    make_room(&trees, &trees.join("own"), bound(0));
+    make_room(&trees, &own, bound(0));
     assert_eq!(left(), ["held", "own"]);
     drop(held);
 }
