@@ -113,7 +113,7 @@ async fn reach(root: &Path, directory: &Path, world: &World) {
             "not answered"
         },
     );
-    refused(&vm, &world).await;
+    refused(&vm, world).await;
     pings(&vm).await;
     for (case, address, port) in [
         ("main", MAIN, HOST_PORT),
@@ -138,14 +138,14 @@ async fn reach(root: &Path, directory: &Path, world: &World) {
     for (number, address) in CLOUDS.into_iter().enumerate() {
         assert!(world.asked(address, LAB_PORT).ends_with("lab"));
         let case = format!("cloud-{number}");
-        tell(&case, &unnoticed(&vm, &world, address, LAB_PORT).await);
+        tell(&case, &unnoticed(&vm, world, address, LAB_PORT).await);
     }
     force(&vm).await;
     tell("ipv6-forced", &denied(&vm, world, IPV6, HOST_PORT).await);
     moving(&vm, world).await;
     rights(&vm);
     used(&vm).await;
-    spoof(&vm, &world).await;
+    spoof(&vm, world).await;
     let all = tree(vm.root_pid());
     vm.stop(Duration::from_secs(60)).await;
     eventually("all are gone", || all.iter().all(|pid| is_gone(*pid))).await;
