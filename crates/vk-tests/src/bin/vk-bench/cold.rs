@@ -59,9 +59,9 @@ impl Bench {
     }
 
     /// Runs one job; from the receipt of its start to its script's first line, in milliseconds.
-    fn job(&self, variables: Value, script: &str) -> anyhow::Result<u64> {
+    fn job(&self, variables: &Value, script: &str) -> anyhow::Result<u64> {
         let job = json!({ "name": "job", "script": [script], "variables": variables });
-        let pipeline = self.lab.trigger_jobs(vec![job])?;
+        let pipeline = self.lab.trigger_jobs(&[job])?;
         let id = self.lab.ended(pipeline)?["id"].as_u64();
         let id = id.context("the job's number")?;
         let received: BTreeMap<u64, u64> = self.fleet.received()?;
@@ -114,12 +114,12 @@ fn small(root: &Path) -> anyhow::Result<Vec<Row>> {
     lab::commit(&project)?;
     let bench = Bench::start(root, dir.path(), &project)?;
     // The host's caches are warm, the mirror is there, and how this host boots is known.
-    bench.job(json!({}), SCRIPT)?;
+    bench.job(&json!({}), SCRIPT)?;
     let (mut without, mut with, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     for number in 1..=TIMES {
         floor.push(bench.bare()?);
-        without.push(bench.job(json!({ "GIT_STRATEGY": "none" }), SCRIPT)?);
-        with.push(bench.job(json!({}), "test -f file && echo first-line")?);
+        without.push(bench.job(&json!({ "GIT_STRATEGY": "none" }), SCRIPT)?);
+        with.push(bench.job(&json!({}), "test -f file && echo first-line")?);
         let last = |all: &[u64]| all.last().copied().unwrap_or_default();
         eprintln!(
             "start {number} of {TIMES}: {} ms without sources, {} ms with, bare boot {} ms",
@@ -167,14 +167,14 @@ fn large(root: &Path) -> anyhow::Result<Row> {
     lab::git(&project, &["init", "--quiet", "--initial-branch=main"])?;
     lab::commit(&project)?;
     let bench = Bench::start(root, dir.path(), &project)?;
-    let took = bench.job(json!({}), SCRIPT)?;
+    let took = bench.job(&json!({}), SCRIPT)?;
     eprintln!("the first job of a large repository: {took} ms");
     let (mut measured, mut floor) = (Vec::new(), Vec::new());
     for number in 1..=TIMES.div_ceil(2) {
         let changed = project.join("part-7/file-700");
         fs::write(&changed, text.bytes(FILE_BYTES))?;
         lab::commit(&project)?;
-        measured.push(bench.job(json!({}), "test -f part-7/file-700 && echo first-line")?);
+        measured.push(bench.job(&json!({}), "test -f part-7/file-700 && echo first-line")?);
         floor.push(clone(
             &project,
             &dir.path().join(format!("clone-{number}")),

@@ -87,11 +87,12 @@ impl Lab {
             json!({ "name": format!("job {number}"), "script": ["true"],
                     "variables": { "GIT_STRATEGY": "none" } })
         };
-        self.trigger_jobs((1..=jobs).map(job).collect())
+        let jobs: Vec<Value> = (1..=jobs).map(job).collect();
+        self.trigger_jobs(&jobs)
     }
 
     /// A pipeline of these jobs; its number.
-    pub(crate) fn trigger_jobs(&self, jobs: Vec<Value>) -> anyhow::Result<u64> {
+    pub(crate) fn trigger_jobs(&self, jobs: &[Value]) -> anyhow::Result<u64> {
         let pipeline = json!({ "project": "lab/project", "jobs": jobs });
         let answer = self.ask(&json!({ "cmd": "trigger", "pipeline": pipeline }))?;
         answer["pipeline"].as_u64().context("a pipeline's number")
