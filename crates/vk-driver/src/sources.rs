@@ -143,9 +143,8 @@ async fn bring(job: &Job, attempt: u32) -> Result<Sourced, (bool, String)> {
             list: job.file("sources.list"),
             base_list: job.file(BASE_LIST),
         };
-        let touched = brought.as_ref().is_some_and(|one| one.pulled.objects > 0);
         let written = tokio::task::spawn_blocking(move || match kept {
-            Some(kept) => kept.image(&disks, touched),
+            Some(kept) => kept.image(&disks),
             None => {
                 let written = write_image(&root, &disks.sources, None);
                 // What is left of it goes with the job's directory.
@@ -190,9 +189,13 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<
         checkout: job.settings.checkout,
         clean: &settings.clean,
     };
+    // Files of LFS are put into the tree beside its commit, by this job's right.
+    let lfs = settings.lfs && job.settings.checkout;
     let kept = match kept_at(job) {
-        Some(dir) => Some(Kept::open(&dir).await?),
-        None => None,
+        Some(dir) if !(lfs && mirror.names_lfs(&sources.sha).await?) => {
+            Some(Kept::open(&dir).await?)
+        }
+        _ => None,
     };
     let top = match &kept {
         Some(kept) => kept.check_out(&git, &mirror, wanted, below(job)).await?,
@@ -213,7 +216,7 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<
         updated = Some(update(&site, &top, &sources.repo_url).await?);
     }
     let mut pulled = Pulled::default();
-    if settings.lfs && job.settings.checkout {
+    if lfs && kept.is_none() {
         let lfs = Lfs {
             credential: &credential,
             token: &spec.token,

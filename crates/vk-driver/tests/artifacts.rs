@@ -412,7 +412,7 @@ async fn a_transfer_that_hangs_ends_with_its_job() {
         job["timeout_secs"] = json!(10);
         job
     };
-    let later = Some(status("503 Service Unavailable\r\nRetry-After: 60"));
+    let later = Some(status("503 Service Unavailable\r\nRetry-After: 600"));
     let row = |job, answer, stop, failure, states| Hanging {
         job,
         answer,
@@ -457,7 +457,7 @@ async fn hang(node: &Node, of: Hanging) {
         started.control.send(Control::Stop(stop)).await.unwrap();
     }
     // Sooner than GitLab would be asked again, or its answer given up.
-    let limit = std::time::Duration::from_secs(50);
+    let limit = std::time::Duration::from_secs(180);
     let ended = tokio::time::timeout(limit, started.end()).await;
     let ran = ended.expect("it ends");
     assert_eq!(ran.result.failure, Some(of.failure), "{}", ran.output);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::kept::lock_of;
+use super::kept::{lock_of, remove_tree};
 use super::mirror::Lock;
 use super::room::{Room, SourceBounds, bytes, entries, names, remove};
 
@@ -112,7 +112,7 @@ impl Collect {
             }
             let whole = path.join("whole");
             let told = std::fs::read_to_string(&whole).unwrap_or_default();
-            let of_now = told.split(' ').next() == Some(boot.trim());
+            let of_now = !boot.is_empty() && told.split(' ').next() == Some(boot.trim());
             let used = modified(&whole).or_else(|| modified(&path));
             let idle = used.is_some_and(|used| self.is_idle(used) || !of_now && is_old(used));
             if idle {
@@ -157,7 +157,12 @@ impl Collect {
 
     fn remove(&self, path: &Path, gone: &mut Gone) {
         let bytes = bytes(path);
-        let removed = if self.really { remove(path) } else { Ok(()) };
+        // A tree's mark goes before the tree; elsewhere there is none.
+        let removed = match self.really {
+            true if path.is_dir() => remove_tree(path),
+            true => remove(path),
+            false => Ok(()),
+        };
         match removed {
             Ok(()) => gone.add(bytes),
             Err(error) => tracing::warn!(%error, "{} stays", path.display()),

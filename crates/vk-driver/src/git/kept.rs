@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::checkout::{FromMirror, Tree, Wanted, check_out};
 use super::host::{GitError, HostGit};
@@ -124,7 +125,7 @@ impl Kept {
     }
 
     /// Removes the tree; its bases stay until there is another.
-    pub(crate) fn forget(&self) -> Result<(), GitError> {
+    fn forget(&self) -> Result<(), GitError> {
         self.remove(&self.whole())?;
         self.remove(&self.root())
     }
@@ -144,26 +145,24 @@ impl Kept {
     }
 
     /// Writes the image of the tree into the job's disk: the difference from the job's base where
-    /// that is worth it, else all of it, which is then the base of later jobs. What was put into the
-    /// tree beside its commit (`touched`) is for this job alone.
-    pub(crate) fn image(&self, disks: &Disks, touched: bool) -> Result<Image, TreeError> {
+    /// that is worth it, else all of it, which is then the base of later jobs.
+    pub(crate) fn image(&self, disks: &Disks) -> Result<Image, TreeError> {
         let root = self.root();
-        if touched {
-            write_image(&root, &disks.sources, None)?;
-            if let Err(error) = self.forget() {
-                tracing::warn!(%error, "a kept tree stays");
-            }
-            return Ok(Image::Whole);
-        }
         if disks.base_list.exists() && write_difference(&root, &disks.sources, &disks.base_list)? {
             return Ok(Image::Difference);
         }
-        write_image(&root, &disks.sources, Some(&disks.list))?;
-        match self.keep(disks) {
-            Ok(()) => self.make_room(),
-            // The job has its sources; a later one tries again.
-            Err(error) => tracing::warn!(%error, "no base is kept in {}", self.dir.display()),
+        let mut written = write_image(&root, &disks.sources, Some(&disks.list));
+        if written.is_err() {
+            // Trees of other projects may be what the disk is full of.
+            self.make_room();
+            written = write_image(&root, &disks.sources, Some(&disks.list));
         }
+        written?;
+        if let Err(error) = self.keep(disks) {
+            // The job has its sources; a later one tries again.
+            tracing::warn!(%error, "no base is kept in {}", self.dir.display());
+        }
+        self.make_room();
         Ok(Image::Whole)
     }
 
@@ -172,8 +171,13 @@ impl Kept {
         if self.boot.is_empty() {
             return Ok(());
         }
-        let earlier = bases(&self.dir);
-        let number = earlier.last().map_or(0, |(number, _)| number + 1);
+        // No two bases have one name, also not one after the tree was removed: whoever links the files
+        // of one has both of the same.
+        let next = bases(&self.dir).last().map_or(0, |(number, _)| number + 1);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let number = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+        let number = number.max(next);
+        let earlier = all_bases(&self.dir);
         let name = format!("base-{}-{number}", self.boot);
         let new = self.dir.join("new");
         if new.exists() {
@@ -184,7 +188,7 @@ impl Kept {
         fs::hard_link(&disks.list, new.join("list"))?;
         fs::rename(&new, self.dir.join(name))?;
         // Jobs that have them have names of their own for them.
-        for (_, path) in earlier {
+        for path in earlier {
             fs::remove_dir_all(path)?;
         }
         Ok(())
@@ -202,6 +206,13 @@ impl Kept {
         };
         make_room(trees, &self.dir, bound);
     }
+}
+
+/// Removes a kept tree whose lock is held: its mark first, so that what is left of it when this is cut
+/// short is none.
+pub(super) fn remove_tree(dir: &Path) -> std::io::Result<()> {
+    super::room::remove(&dir.join("whole"))?;
+    super::room::remove(dir)
 }
 
 /// The lock of the tree at `dir`, whose name may have dots in it: a server's.
@@ -241,7 +252,7 @@ pub(super) fn make_room(trees: &Path, but: &Path, bound: Bound) {
         let Ok(Some(_lock)) = Lock::try_take(&lock_of(&path)) else {
             continue;
         };
-        match fs::remove_dir_all(&path) {
+        match remove_tree(&path) {
             Ok(()) => {
                 count -= 1;
                 total = total.saturating_sub(bytes);
@@ -258,14 +269,33 @@ fn last_use(dir: &Path) -> Option<std::time::SystemTime> {
 /// What a tree takes, about: as much as its base, and that.
 fn bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    let images = bases(dir).into_iter();
-    let sizes = images.filter_map(|(_, path)| fs::metadata(path.join("image")).ok());
-    sizes.map(|image| image.blocks() * 512 * 2).sum()
+    let images = all_bases(dir).into_iter();
+    let sizes = images.filter_map(|path| fs::metadata(path.join("image")).ok());
+    let sum: u64 = sizes.map(|image| image.blocks() * 512 * 2).sum();
+    match sum {
+        // Without a base only a look says it.
+        0 => super::room::bytes(dir),
+        sum => sum,
+    }
+}
+
+/// Bases of every start of the host.
+fn all_bases(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_base = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("base-"))
+    };
+    entries.map(|entry| entry.path()).filter(is_base).collect()
 }
 
 /// Bases of this start of the host, the newest last.
 fn bases(dir: &Path) -> Vec<(u64, PathBuf)> {
-    let mine = format!("base-{}-", boot_id());
+    let boot = boot_id();
+    if boot.is_empty() {
+        return Vec::new();
+    }
+    let mine = format!("base-{boot}-");
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut all: Vec<_> = entries
         .filter_map(|entry| {
@@ -344,10 +374,35 @@ impl Tree {
             };
             self.fetch(mirror, again).await?;
         }
+        self.same_attributes(&wanted.sources.sha).await?;
         self.check_out(&wanted.sources.sha).await?;
         self.run("clean the tree", &["clean", "-q", CLEAN_FLAGS])
             .await
             .map(drop)
+    }
+
+    /// Git writes a file anew where its blob is another, not where other attributes would make another
+    /// file of it (`eol`, `ident`, `working-tree-encoding`).
+    async fn same_attributes(&self, sha: &str) -> Result<(), GitError> {
+        let args = self.args(&[
+            "diff",
+            "--cached",
+            "--name-only",
+            "--no-renames",
+            "-z",
+            sha,
+            "--",
+            ":(top,glob,icase)**/.gitattributes",
+        ]);
+        let what = "compare the attributes";
+        let changed = self.git.records(what, &args, |_| true).await?;
+        match changed.is_empty() {
+            true => Ok(()),
+            false => Err(GitError::Failed {
+                what: "follow",
+                said: "the repository's attributes are others".to_owned(),
+            }),
+        }
     }
 
     /// Removes the refs that are no place for what is fetched now.

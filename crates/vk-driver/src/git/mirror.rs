@@ -138,6 +138,22 @@ impl Mirror {
         again.map(drop)
     }
 
+    /// Whether a commit's attributes name files of Git LFS.
+    pub(crate) async fn names_lfs(&self, sha: &str) -> Result<bool, GitError> {
+        let mut args = self.args(&["grep", "-q", "-F", "-e", "filter=lfs"]);
+        args.push(sha.into());
+        args.extend(["--", ":(top,glob,icase)**/.gitattributes"].map(Into::into));
+        match self
+            .git
+            .run("read the attributes", Protocols::File, &[], &args)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(GitError::Failed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether a commit is here.
     pub(super) async fn has(&self, sha: &str) -> Result<bool, GitError> {
         let mut args = self.args(&["cat-file", "-e"]);
@@ -247,7 +263,8 @@ impl Lock {
 /// The mirror's own state is in the way: a branch that is now a directory of branches, or an object
 /// that a crash left damaged.
 fn is_stale(said: &str) -> bool {
-    const SIGNS: [&str; 4] = [
+    const SIGNS: [&str; 5] = [
+        "not a git repository",
         "cannot lock ref",
         "some local refs could not be updated",
         "is corrupt",

@@ -174,7 +174,7 @@ impl Room {
                 "the mirror {name} is larger than a project may be ([sources] max_project): it is \
                  not kept"
             );
-            if let Err(error) = remove(&self.mirror(name)) {
+            if let Err(error) = self.remove_mirror(name) {
                 tracing::warn!(%error, "a mirror stays: {name}");
             }
             self.measure(name);
@@ -206,13 +206,25 @@ impl Room {
         let Some(_locks) = self.unused(name) else {
             return false;
         };
-        let removed = [self.mirror(name), self.lfs(name), self.note(name)]
-            .iter()
-            .try_for_each(|path| remove(path));
+        let beside = [self.lfs(name), self.note(name)];
+        let removed = self
+            .remove_mirror(name)
+            .and_then(|()| beside.iter().try_for_each(|path| remove(path)));
         if let Err(error) = &removed {
             tracing::warn!(%error, "a repository stays: {name}");
         }
         removed.is_ok()
+    }
+
+    /// Removes a mirror whose lock is held: under another name first, so that what is left when this is
+    /// cut short is none.
+    fn remove_mirror(&self, name: &str) -> io::Result<()> {
+        let aside = self.root.join(format!("{name}.new"));
+        remove(&aside)?;
+        match fs::rename(self.mirror(name), &aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => remove(&aside),
+        }
     }
 
     /// Both locks of a repository, where no job uses it. Whoever has them leaves no new date.
@@ -236,6 +248,11 @@ impl Room {
         let mut all = Vec::new();
         for part in entries(&self.lfs(name)) {
             for path in entries(&part).take(FILES_MAX) {
+                // Another job is bringing it.
+                let name = path.file_name().and_then(|name| name.to_str());
+                if name.is_some_and(|name| name.starts_with(".tmp")) {
+                    continue;
+                }
                 if let Ok(of) = fs::symlink_metadata(&path)
                     && let Ok(used) = of.modified()
                 {

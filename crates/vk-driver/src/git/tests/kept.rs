@@ -170,6 +170,52 @@ async fn a_kept_tree_is_to_each_job_what_a_new_one_would_be() {
     assert!(!text.contains("the-token"), "the token was left somewhere");
 }
 
+/// A file is another where its blob is the same and its attributes are not.
+#[tokio::test]
+async fn attributes_that_change_make_the_tree_anew() {
+    let world = World::new();
+    let sent = |text: &'static str| {
+        move |work: &Path| std::fs::write(work.join(".gitattributes"), text).unwrap()
+    };
+    world.follow(&world.of("main", 9, 2)).await;
+    let file = world.kept_tree().join("secret");
+    for (number, (attributes, expected)) in [
+        ("* text eol=crlf\n", "kept\r\n"),
+        ("\n", "kept\n"),
+        ("a -text\n", "kept\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        world.commit("main", sent(attributes));
+        let pipeline = 10 + u32::try_from(number).unwrap();
+        world.follow(&world.of("main", pipeline, 2)).await;
+        let content = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(content, expected, "{attributes:?}");
+    }
+}
+
+#[tokio::test]
+async fn attributes_of_lfs_are_found_at_any_depth() {
+    let world = World::new();
+    let has = async |sources: &Sources| {
+        world.follow(sources).await;
+        let path = |name: &str| world.dir.path().join(name);
+        let git = HostGit::new(path("home")).unwrap();
+        let name = name_of_project("http://gitlab.example.com", 3, sources.object_format);
+        let mirrors = path("mirrors");
+        let mirror = Mirror::open(&mirrors, git, &name, sources.object_format);
+        mirror.await.unwrap().names_lfs(&sources.sha).await.unwrap()
+    };
+    assert!(!has(&world.of("main", 9, 2)).await);
+    world.commit("main", |work| {
+        std::fs::create_dir_all(work.join("a/b")).unwrap();
+        let text = "*.bin filter=lfs diff=lfs merge=lfs -text\n";
+        std::fs::write(work.join("a/b/.gitattributes"), text).unwrap();
+    });
+    assert!(has(&world.of("main", 10, 2)).await);
+}
+
 #[tokio::test]
 async fn a_kept_tree_whose_update_was_cut_short_is_made_anew() {
     let world = World::new();
@@ -205,7 +251,7 @@ async fn the_first_image_is_the_base_of_the_next_ones() {
     let world = World::new();
     let one = world.disks("one");
     let kept = world.follow(&world.of("main", 9, 2)).await;
-    assert_eq!(kept.image(&one, false).unwrap(), Image::Whole);
+    assert_eq!(kept.image(&one).unwrap(), Image::Whole);
     drop(kept);
     let two = world.disks("two");
     let base = world.dir.path().join("two-base");
@@ -219,18 +265,14 @@ async fn the_first_image_is_the_base_of_the_next_ones() {
         std::fs::write(work.join("secret"), "changed\n").unwrap();
     });
     let kept = world.follow(&world.of("main", 10, 2)).await;
-    assert_eq!(kept.image(&two, false).unwrap(), Image::Difference);
+    assert_eq!(kept.image(&two).unwrap(), Image::Difference);
     drop(kept);
-    // What is put into the tree beside its commit is for one job.
-    let three = world.disks("three");
-    let kept = world.follow(&world.of("main", 11, 2)).await;
-    assert_eq!(kept.image(&three, true).unwrap(), Image::Whole);
-    drop(kept);
-    assert!(!world.kept_tree().exists());
+    // Another tree, another base.
+    std::fs::remove_file(world.kept_at().join("whole")).unwrap();
     // A base that is lent stays its job's when there is another.
     let four = world.disks("four");
     let kept = world.follow(&world.of("main", 12, 2)).await;
-    assert_eq!(kept.image(&four, false).unwrap(), Image::Whole);
+    assert_eq!(kept.image(&four).unwrap(), Image::Whole);
     assert!(base.exists());
     let again = world.dir.path().join("again");
     assert!(lend(
