@@ -68,7 +68,7 @@ fn a_machine_without_room_on_its_host_ends_and_says_so_and_the_next_one_runs() {
     fleet.restart(Party::Daemon);
     fleet.node_is_ready();
     // It says nothing more: its output is on the same disk.
-    let writes = "i=0; while [ $i -lt 40 ]; do dd if=/dev/zero of=/large-$i bs=1M count=1 2> /dev/null; \
+    let writes = "i=0; while [ $i -lt 600 ]; do dd if=/dev/zero of=/large-$i bs=64k count=1 2> /dev/null; \
                   sync; i=$((i+1)); sleep 0.1; done";
     let job = lab.trigger(&json!({
         "name": "writes",

@@ -261,9 +261,13 @@ async fn used(vm: &Vm) {
         tree(vm.root_pid()).iter().filter_map(peak).sum::<u64>() << 10
     };
     assert!(tree(vm.root_pid()).contains(&pasta(vm)));
-    let before = all();
-    let said = vm.usage().await.unwrap().peak_mem_bytes;
-    let is_all = (before..=all()).contains(&said);
+    // A process that ends between two looks is in one of them only.
+    let mut is_all = false;
+    for _ in 0..5 {
+        let before = all();
+        let said = vm.usage().await.unwrap().peak_mem_bytes;
+        is_all |= (before..=all()).contains(&said);
+    }
     tell("usage", if is_all { "all" } else { "not all" });
 }
 

@@ -47,20 +47,20 @@ get() {
 }
 reach() { say "$1" "$(get "$2" "$3" | tail -n 1)"; }
 deny() {
-    timeout 30 bash -c 'true 3<>"/dev/tcp/$0/$1"' "$2" "$3" 2>/dev/null && code=0 || code=$?
+    timeout 120 bash -c 'true 3<>"/dev/tcp/$0/$1"' "$2" "$3" 2>/dev/null && code=0 || code=$?
     case $code in 0) say "$1" reached ;; 124) say "$1" late ;; *) say "$1" denied ;; esac
 }
 udp() {
     perl -MIO::Socket::INET -e '
         $to = IO::Socket::INET->new(Proto => "udp", PeerAddr => $ARGV[0], PeerPort => $ARGV[1]) or die;
-        alarm 30; $to->send("a question");
+        alarm 120; $to->send("a question");
         print defined $to->recv($heard, 99) ? $heard : "denied"' "$1" "$2" || echo late
 }
 perl -MIO::Socket::INET -e '
     $at = IO::Socket::INET->new(Listen => 9, LocalPort => $ARGV[0], ReuseAddr => 1) or die;
     while ($to = $at->accept) { while (<$to>) { last if /^\s*$/ } print $to "$ENV{CI_JOB_NAME}\n"; close $to }
 ' PORT &
-for i in $(seq 100); do
+for i in $(seq 1000); do
     own=$(get OWN PORT) || true
     [ "$own" = "$CI_JOB_NAME" ] && break
     sleep 0.1

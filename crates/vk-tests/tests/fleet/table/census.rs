@@ -15,7 +15,7 @@ type Process = (u32, u64);
 #[derive(Debug, Default)]
 pub(super) struct Census {
     processes: BTreeMap<Process, String>,
-    namespaces: BTreeSet<String>,
+    namespaces: BTreeMap<String, fs::File>,
     groups: BTreeSet<String>,
 }
 
@@ -110,8 +110,15 @@ impl Census {
         for pid in roots.into_iter().flat_map(tree) {
             let Some(stat) = stat(pid) else { continue };
             self.processes.insert((pid, stat.started), command(pid));
-            let made = namespaces(&pid.to_string()).filter(|name| !own.contains(name));
-            self.namespaces.extend(made);
+            for kind in NAMESPACES {
+                let of = format!("/proc/{pid}");
+                // Held open, so that its number is given to no other meanwhile.
+                let held = fs::File::open(format!("{of}/ns/{kind}")).ok();
+                let made = namespace(&of, kind).filter(|name| !own.contains(name));
+                if let (Some(held), Some(made)) = (held, made) {
+                    self.namespaces.entry(made).or_insert(held);
+                }
+            }
             let group = group(&pid.to_string());
             let other = group.filter(|group| own_group.as_ref() != Some(group));
             self.groups.extend(other);
@@ -134,20 +141,16 @@ impl Census {
             .collect();
         if !self.namespaces.is_empty() {
             for pid in all() {
-                let here = namespaces(&pid.to_string()).find(|name| self.namespaces.contains(name));
+                let here = namespaces(&pid.to_string()).find(|name| self.namespaces.contains_key(name));
                 left.extend(here.map(|name| format!("{name} with {pid}: {}", command(pid))));
             }
             let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
             let held = |name: &&String| mounts.contains(name.as_str());
-            let pinned = self.namespaces.iter().filter(held);
+            let pinned = self.namespaces.keys().filter(held);
             left.extend(pinned.map(|name| format!("{name}, mounted")));
         }
         for group in &self.groups {
-            let path = group
-                .trim_end()
-                .rsplit_once(':')
-                .map_or("", |(_, path)| path);
-            let folder = Path::new("/sys/fs/cgroup").join(path.trim_start_matches('/'));
+            let folder = Path::new("/sys/fs/cgroup").join(group);
             if folder.exists() {
                 left.push(format!("the control group {}", folder.display()));
             }
