@@ -10,12 +10,12 @@ mod overlay;
 mod resolver;
 mod volume;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
-use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use vk_guest_proto::{Failure, FailureCode, MountRoot, MountTree, TreeAccess};
 
 use crate::agent::Agent;
@@ -35,6 +35,8 @@ struct Mounted {
     outside: JobRoot,
     writable: std::path::PathBuf,
     trees: u32,
+    /// The trees that are shown read-only, and where.
+    shown: Vec<(Vec<u8>, PathBuf)>,
 }
 
 /// Assembles the job's root and puts it in place.
@@ -52,7 +54,7 @@ pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure>
     let at = agent.state.join("root");
     let overlay = Overlay {
         lower: &image,
-        beneath: None,
+        beneath: &[],
         writable: &writable.join("root"),
         mode: agent.mode,
     };
@@ -71,6 +73,7 @@ pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure>
         outside,
         writable,
         trees: 0,
+        shown: Vec::new(),
     });
     Ok(())
 }
@@ -109,22 +112,38 @@ pub(crate) fn mount_tree(agent: &Agent, plan: &MountTree) -> Result<(), Failure>
         &plan.volume,
         &agent.state.join(format!("trees/{}", mounted.trees)),
     )?;
-    let place = mounted.outside.make_dirs(&plan.at, 0o755, None)?;
+    let mut place = mounted.outside.make_dirs(&plan.at, 0o755, None)?;
+    // What is shown there already becomes a layer of the overlay, so that what it hides is seen, too.
+    let mut below = Vec::new();
+    if plan.access == TreeAccess::Overlay {
+        let shown = mounted.shown.iter().rposition(|(at, _)| *at == plan.at);
+        if let Some((_, path)) = shown.map(|at| mounted.shown.remove(at)) {
+            let at = format!("/proc/self/fd/{}", place.as_raw_fd());
+            let what = || format!("uncover {at}");
+            unmount(at.as_str(), UnmountFlags::DETACH).or_fail(what)?;
+            place = mounted.outside.make_dirs(&plan.at, 0o755, None)?;
+            below.push(path);
+        }
+    }
     // A path of the job's cannot be given to mount: it would follow the job's symlinks out of the
     // root.
     let at = format!("/proc/self/fd/{}", place.as_raw_fd());
     match plan.access {
         TreeAccess::ReadOnly => {
             let beside = agent.state.join(format!("shown/{}", mounted.trees));
-            show_read_only(&tree, &beside, Path::new(&at))
+            show_read_only(&tree, &beside, Path::new(&at))?;
+            mounted.shown.push((plan.at.clone(), tree));
+            Ok(())
         }
         TreeAccess::Overlay => {
             let writable = mounted.writable.join(format!("trees/{}", mounted.trees));
             // What a script has put there before the tree came stays to be seen.
             let used = std::fs::read_dir(&at).is_ok_and(|mut entries| entries.next().is_some());
+            let covered = used.then_some(Path::new(&at));
+            let beneath = below.iter().map(PathBuf::as_path).chain(covered);
             let overlay = Overlay {
                 lower: &tree,
-                beneath: used.then_some(Path::new(&at)),
+                beneath: &beneath.collect::<Vec<_>>(),
                 writable: &writable,
                 mode: agent.mode,
             };

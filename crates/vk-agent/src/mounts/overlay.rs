@@ -16,8 +16,8 @@ use crate::context::OrFail;
 pub(super) struct Overlay<'a> {
     /// What is seen through it.
     pub(super) lower: &'a Path,
-    /// What is seen where that has nothing.
-    pub(super) beneath: Option<&'a Path>,
+    /// What is seen where that has nothing, each where those before it have nothing.
+    pub(super) beneath: &'a [&'a Path],
     /// Where its changes go; made where missing.
     pub(super) writable: &'a Path,
     pub(super) mode: Mode,
@@ -50,7 +50,7 @@ pub(super) fn mount_overlay(overlay: &Overlay<'_>, at: &Path) -> Result<(), Fail
     for extra in extras(overlay.mode) {
         fresh(&work).or_fail(what)?;
         let mut options = Vec::new();
-        let beneath = overlay.beneath.map(|path| (":", path));
+        let beneath = overlay.beneath.iter().map(|path| (":", *path));
         let lower = std::iter::once(("lowerdir=", overlay.lower)).chain(beneath);
         for (name, path) in lower.chain([
             (",upperdir=", upper.as_path()),

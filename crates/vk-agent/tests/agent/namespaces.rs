@@ -249,6 +249,29 @@ fn what_lies_at_a_trees_place_is_seen_beneath_it() {
     assert_eq!(heard.text(), "kept\nxbeside\nfrom the image\nkept\nmore\n");
 }
 
+/// A tree read-only and a difference over it: the image's own files are seen as without the two.
+#[test]
+fn a_tree_over_one_that_is_shown_hides_nothing_beneath_them() {
+    let Some(mut host) = start() else { return };
+    mount_root(&mut host);
+    let heard = run(
+        &mut host,
+        "mkdir -p /builds/dir && echo own >/builds/own && echo beside >/builds/dir/other",
+    );
+    assert_eq!(heard.end().status, ExitStatus::Code { code: 0 });
+    let base = sources(&host);
+    mount_tree(&mut host, &base, "/builds", TreeAccess::ReadOnly);
+    assert_eq!(run(&mut host, "ls /builds").text(), "dir\ngone\n");
+    let over = host.dir.path().join("difference");
+    write(&over.join("dir/file"), b"changed\n");
+    mount_tree(&mut host, &over, "/builds", TreeAccess::Overlay);
+    let heard = run(
+        &mut host,
+        "cd /builds && cat own gone dir/other dir/file && echo more >dir/file && cat dir/file",
+    );
+    assert_eq!(heard.text(), "own\nxbeside\nchanged\nmore\n");
+}
+
 #[test]
 fn the_root_is_mounted_once_and_trees_only_after_it() {
     let Some(mut host) = start() else { return };

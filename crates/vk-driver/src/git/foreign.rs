@@ -63,7 +63,11 @@ pub(super) struct Looked {
 /// # Errors
 /// Why this node does not go there.
 pub(super) async fn look(url: &str, own: &str) -> Result<Option<Looked>, String> {
-    if PROXIES.iter().any(|name| std::env::var_os(name).is_some()) {
+    // Where to go without a proxy is no proxy.
+    let mut proxies = PROXIES
+        .iter()
+        .filter(|name| !name.eq_ignore_ascii_case("no_proxy"));
+    if proxies.any(|name| std::env::var_os(name).is_some()) {
         return Ok(None);
     }
     let (host, port) = host_and_port(url).ok_or_else(|| format!("{url:?} names no host"))?;
