@@ -13,7 +13,7 @@ mod support;
 
 use serde_json::json;
 use support::{
-    Node, SECRET, SOURCES_SCRIPT, Started, add, check_sources, served, spec, spec_of, step,
+    Node, SECRET, SOURCES_SCRIPT, Started, add, check_sources, git, served, spec, spec_of, step,
 };
 use vk_driver::{Control, Stop};
 use vk_hub_proto::job::{ArtifactState, FailureClass};
@@ -144,6 +144,78 @@ async fn the_sources_are_in_the_machine_as_the_repository_has_them() {
         .filter(|line| **line == "of the repository")
         .count();
     assert_eq!(names, 3, "{}", ran.output);
+}
+
+/// STAGE-06: the second job's disk has what differs from the first one's, and the guest sees no more
+/// of that than in a tree made anew.
+#[tokio::test]
+async fn the_next_job_of_a_project_has_its_own_tree_over_that_of_the_one_before() {
+    let Some(node) = Node::new("machine") else {
+        return;
+    };
+    let files = image::layer(&[("builds/of-the-image", "of the image\n")]);
+    node.image("builds:1", &json!({}), &[node.busybox(), files]);
+    let mut served = served();
+    let script = [
+        "cat /builds/of-the-image",
+        "echo tree $(ls) end",
+        "for file in $(ls); do test -f $file && echo $file: $(cat $file); done",
+        "rm -r /builds/of-the-image run.sh && mkdir run.sh && touch run.sh/mine && echo changed",
+    ];
+    let qemu = node.qemu().await;
+    let run = async |served: &support::Served| {
+        let mut job = spec_of(served, &script);
+        job["image"]["name"] = json!("builds:1");
+        let ran = node.run(qemu.clone(), job).await;
+        assert_eq!(ran.result.failure, None, "{}", ran.output);
+        assert!(ran.has("of the image"), "{}", ran.output);
+        assert!(ran.has("changed"), "{}", ran.output);
+        ran
+    };
+    let first = run(&served).await;
+    assert!(first.has("tree link run.sh sub end"), "{}", first.output);
+    let work = served.dir.path().join("work");
+    std::fs::remove_dir_all(work.join("sub")).unwrap();
+    std::fs::remove_file(work.join("link")).unwrap();
+    std::fs::write(work.join("link"), "a file now\n").unwrap();
+    std::fs::write(work.join("new"), "new\n").unwrap();
+    git(&work, &["add", "-A"]);
+    git(&work, &["commit", "-q", "-m", "two"]);
+    git(&work, &["push", "-q", "../g/p.git", "main"]);
+    served.sha = git(&work, &["rev-parse", "HEAD"]);
+    let second = run(&served).await;
+    for line in ["tree link new run.sh end", "link: a file now", "new: new"] {
+        assert!(second.has(line), "no {line:?} in {}", second.output);
+    }
+    assert!(
+        second.output.contains("run.sh: #!/bin/sh"),
+        "{}",
+        second.output
+    );
+    // And it is that way, not a tree made anew.
+    let trees = node.dir.path().join("mirrors/trees");
+    let bases = std::fs::read_dir(&trees).unwrap().filter_map(|entry| {
+        let dir = entry.unwrap().path();
+        std::fs::read_dir(dir).ok()
+    });
+    let names = bases.flatten().map(|entry| entry.unwrap().file_name());
+    let count = names.filter(|name| name.to_string_lossy().starts_with("base-"));
+    assert_eq!(count.count(), 1);
+    let told = walk(&trees, "whole");
+    assert!(
+        told.iter().all(|text| text.trim_end().ends_with(" 1")),
+        "{told:?}"
+    );
+}
+
+/// Contents of the files of this name two levels below a directory.
+fn walk(dir: &std::path::Path, name: &str) -> Vec<String> {
+    let below = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    below
+        .filter_map(|path| std::fs::read_to_string(path.join(name)).ok())
+        .collect()
 }
 
 /// An image's user and directory: its scripts have that user's rights, and may change the project.
