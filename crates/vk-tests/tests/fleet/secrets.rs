@@ -89,13 +89,36 @@ pub(crate) fn search(path: &Path, wanted: &[Wanted], found: &mut Vec<String>) ->
     if !about.is_file() {
         return 0;
     }
-    let bytes = match fs::read(path) {
+    let bytes = match data_of(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return 0,
         read => read.unwrap(),
     };
     let here = wanted.iter().filter_map(|one| one.in_bytes(&bytes));
     found.extend(here.map(|what| format!("{what} in {}", path.display())));
     bytes.len() as u64
+}
+
+/// What is in a file, without its holes: a disk's file is larger than memory.
+fn data_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    use rustix::fs::SeekFrom;
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::open(path)?;
+    let (mut bytes, mut at) = (Vec::new(), 0);
+    loop {
+        let from = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            // Behind the last byte, or the file became shorter.
+            Err(rustix::io::Errno::NXIO) => return Ok(bytes),
+            from => from?,
+        };
+        at = rustix::fs::seek(&file, SeekFrom::Hole(from))?;
+        let (old, more) = (bytes.len(), usize::try_from(at - from).unwrap());
+        bytes.resize(old + more, 0);
+        match file.read_exact_at(&mut bytes[old..], from) {
+            // It became shorter.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(bytes),
+            read => read?,
+        }
+    }
 }
 
 /// Looks for the secrets in what the host's processes show of themselves; the processes whose

@@ -141,7 +141,8 @@ impl Census {
             .collect();
         if !self.namespaces.is_empty() {
             for pid in all() {
-                let here = namespaces(&pid.to_string()).find(|name| self.namespaces.contains_key(name));
+                let here =
+                    namespaces(&pid.to_string()).find(|name| self.namespaces.contains_key(name));
                 left.extend(here.map(|name| format!("{name} with {pid}: {}", command(pid))));
             }
             let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
