@@ -10,7 +10,7 @@ use vk_hub_client::api::Client;
 use vk_hub_client::session::{Messages, Opening, Received, SessionError, open_relay};
 use vk_hub_proto::Incarnation;
 use vk_hub_proto::node_session::{RefusedCode, VersionRange};
-use vk_hub_proto::relay_session::{HubRelayMessage, RelayMessage, RelayReport};
+use vk_hub_proto::relay_session::{HubRelayMessage, RelayMessage, RelayReport, ServerStatus};
 
 use super::changes::Changes;
 use super::{Said, Told};
@@ -113,6 +113,7 @@ async fn one(link: &mut Link, incarnation: Incarnation) -> Result<std::convert::
         reported: None,
         changes: Changes::new(Instant::now()),
         withheld: None,
+        unsaid: false,
     };
     let over = running.run().await;
     let _ = timeout(GOODBYE, running.messages.close()).await;
@@ -129,6 +130,9 @@ struct Running<'a> {
     changes: Changes,
     /// When one that waits may be.
     withheld: Option<Instant>,
+    /// The server is another one than the hub was told of: its word is about that one, and does not
+    /// count until a report went out again.
+    unsaid: bool,
 }
 
 impl Running<'_> {
@@ -164,11 +168,16 @@ impl Running<'_> {
         let Said { report, runners } = said.await.map_err(|_| Over::Daemon)?;
         self.withheld = None;
         if let Some(report) = report
-            && self.reported.as_ref() != Some(&report)
-            && self.may_report(&report)
+            && (self.unsaid || self.reported.as_ref() != Some(&report))
         {
-            self.reported = Some(report.clone());
-            self.send(&RelayMessage::Report(Box::new(report))).await?;
+            if self.may_report(&report) {
+                // The hub answers each report, also one of the server it knew before.
+                self.unsaid = false;
+                self.reported = Some(report.clone());
+                self.send(&RelayMessage::Report(Box::new(report))).await?;
+            } else if !std::mem::replace(&mut self.unsaid, true) {
+                self.tell_unsaid().await?;
+            }
         }
         self.send(&RelayMessage::Heartbeat { runners }).await
     }
@@ -184,6 +193,17 @@ impl Running<'_> {
         self.withheld.is_none()
     }
 
+    /// No runner asks a server of which the hub does not know (SESS-09, SESS-13).
+    async fn tell_unsaid(&mut self) -> Result<(), Over> {
+        let why = "the GitLab server or its key changed again, more often than the hub is told: it \
+                   is asked about this one shortly";
+        let told = Told::Server {
+            status: ServerStatus::Pending,
+            message: Some(why.to_owned()),
+        };
+        self.link.told.send(told).await.map_err(|_| Over::Daemon)
+    }
+
     /// Sends, within the time that silence may last: a hub that reads nothing is gone.
     async fn send(&mut self, message: &RelayMessage) -> Result<(), Over> {
         let silence = self.heartbeat * 3;
@@ -193,6 +213,7 @@ impl Running<'_> {
 
     async fn take(&mut self, message: HubRelayMessage) -> Result<(), Over> {
         match message {
+            HubRelayMessage::Server { .. } if self.unsaid => Ok(()),
             HubRelayMessage::Server { status, message } => {
                 let told = self.link.told.send(Told::Server { status, message }).await;
                 told.map_err(|_| Over::Daemon)

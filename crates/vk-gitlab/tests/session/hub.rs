@@ -90,10 +90,17 @@ impl Session {
     }
 
     /// Gives a sign of life.
-    #[allow(dead_code, reason = "for sessions that last (tests/soak)")]
     pub(crate) async fn pings(&mut self) {
         let ping = Message::Ping(Vec::new().into());
         self.socket.send(ping).await.unwrap();
+    }
+
+    /// Waits for that sign's answer; what else is heard on the way is lost.
+    #[allow(dead_code, reason = "sessions that last (tests/soak) wait for none")]
+    pub(crate) async fn pong(&mut self) {
+        let answered =
+            async { while !matches!(self.socket.next().await, Some(Ok(Message::Pong(_)))) {} };
+        timeout(SOON, answered).await.unwrap();
     }
 
     pub(crate) async fn says_status(&mut self, status: ServerStatus) {

@@ -92,6 +92,53 @@ impl Daemon {
             told = self.told() => panic!("{told:?} was told"),
         }
     }
+
+    /// The same where the session may say that the hub is yet to be told of the server.
+    async fn while_unsaid<T>(&mut self, other: impl Future<Output = T>) -> T {
+        tokio::pin!(other);
+        loop {
+            tokio::select! {
+                done = &mut other => return done,
+                told = self.told() => assert!(is_unsaid(told.as_ref()), "{told:?} was told"),
+            }
+        }
+    }
+
+    /// Becomes another GitLab again and again, until one is not reported; the last one that was.
+    async fn flaps(&mut self, session: &mut hub::Session) -> String {
+        let mut reported = self.line.about.url.clone();
+        for number in 0..40 {
+            self.line.about.url = format!("https://gitlab{number}.example.com");
+            self.line.changed.notify_one();
+            loop {
+                let told = tokio::select! {
+                    // The loop is told before the hub hears the beat.
+                    biased;
+                    told = self.told() => told,
+                    heard = session.hears() => match heard {
+                        RelayMessage::Report(report) => {
+                            reported = report.server.url;
+                            continue;
+                        }
+                        _ => break,
+                    },
+                };
+                assert!(is_unsaid(told.as_ref()), "{told:?} was told");
+                return reported;
+            }
+        }
+        panic!("each was reported");
+    }
+}
+
+fn is_unsaid(told: Option<&Told>) -> bool {
+    let Some(Told::Server { status, message }) = told else {
+        return false;
+    };
+    *status == ServerStatus::Pending
+        && message
+            .as_deref()
+            .is_some_and(|why| why.contains("changed again"))
 }
 
 /// SESS-01, SESS-03, SESS-08
@@ -158,7 +205,7 @@ async fn a_gitlab_that_is_another_each_time_is_not_reported_each_time() {
     for number in 0..40 {
         daemon.line.about.url = format!("https://gitlab{number}.example.com");
         daemon.line.changed.notify_one();
-        while let RelayMessage::Report(_) = daemon.while_(session.hears()).await {
+        while let RelayMessage::Report(_) = daemon.while_unsaid(session.hears()).await {
             reports += 1;
         }
     }
@@ -169,12 +216,39 @@ async fn a_gitlab_that_is_another_each_time_is_not_reported_each_time() {
     daemon.line.changed.notify_one();
     // A report that was held back may be due just now.
     let heard = loop {
-        match daemon.while_(session.hears()).await {
+        match daemon.while_unsaid(session.hears()).await {
             RelayMessage::Report(_) => {}
             heard => break heard,
         }
     };
     assert!(matches!(heard, RelayMessage::Heartbeat { .. }), "{heard:?}");
+}
+
+/// SESS-09, SESS-13
+#[tokio::test]
+async fn no_approval_covers_a_gitlab_that_the_hub_is_yet_to_be_told_of() {
+    let hub = Hub::start().await;
+    let mut daemon = Daemon::of(&hub);
+    let mut session = daemon.while_(hub.session(300)).await;
+    daemon.while_(session.report()).await;
+    daemon.while_(session.hears()).await;
+    let reported = daemon.flaps(&mut session).await;
+    assert_ne!(reported, daemon.line.about.url);
+    // What the hub says now is about another one. Once the ping behind it is answered, it was heard.
+    session.says_status(ServerStatus::Approved).await;
+    session.pings().await;
+    daemon.while_(session.pong()).await;
+    // One that is as reported again is reported again, for the hub answers reports alone.
+    daemon.line.about.url.clone_from(&reported);
+    daemon.line.changed.notify_one();
+    let again = daemon.while_(session.report()).await;
+    assert_eq!(again.server.url, reported);
+    session.says_status(ServerStatus::Approved).await;
+    let told = daemon.told().await;
+    let Some(Told::Server { status, .. }) = told else {
+        panic!("{told:?} was told")
+    };
+    assert_eq!(status, ServerStatus::Approved);
 }
 
 /// SESS-02, SESS-22
