@@ -5,6 +5,7 @@ use std::fs;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Listen;
@@ -59,10 +60,7 @@ pub async fn serve(listen: &Listen, exhibit: impl Exhibit) -> io::Result<()> {
             });
         }
         Listen::Unix(path) => {
-            // A socket that an earlier life left behind; whatever else is there stays.
-            if fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket()) {
-                fs::remove_file(path)?;
-            }
+            clear(path).await?;
             let listener = UnixListener::bind(path)?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
             tokio::spawn(async move {
@@ -74,6 +72,27 @@ pub async fn serve(listen: &Listen, exhibit: impl Exhibit) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes a socket that an earlier life left behind: one that nobody listens on. Whatever else is
+/// there stays.
+async fn clear(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket()) {
+        return Ok(());
+    }
+    let used = |why: &str| {
+        let shown = path.display();
+        let why = format!("{shown} {why}: end that program, or listen elsewhere");
+        io::Error::new(io::ErrorKind::AddrInUse, why)
+    };
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(used("is served by another program")),
+        Err(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(used(&format!("may be another program's ({error})"))),
+        },
+    }
 }
 
 async fn take<S>(accepted: io::Result<S>, room: &Arc<Semaphore>, exhibit: &Arc<impl Exhibit>)

@@ -1,4 +1,3 @@
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -80,4 +79,23 @@ async fn an_earlier_lifes_socket_is_replaced_and_a_file_is_not() {
         .await
         .unwrap_err();
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn a_socket_that_is_served_stays_its_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("metrics");
+    let listen = Listen::Unix(socket.clone());
+    let first = Arc::new(AtomicBool::new(false));
+    serve(&listen, Shown(first)).await.unwrap();
+    let second = serve(&listen, Shown(Arc::new(AtomicBool::new(true)))).await;
+    let error = second.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    let why = error.to_string();
+    assert!(
+        why.contains("metrics is served by another program"),
+        "{why}"
+    );
+    let ill = ask(&socket, "GET /health").await;
+    assert!(ill.starts_with("HTTP/1.1 503 "), "the first's: {ill}");
 }
