@@ -88,6 +88,7 @@ impl Job {
         }
         match answer {
             Ok(view) => {
+                self.relay.answered();
                 self.cancel.done = self.cancel.done.max(self.cancel.out);
                 self.cancel.call.succeed(now);
                 self.viewed(now, view, step);
@@ -136,6 +137,7 @@ impl Job {
         }
         match answer {
             Ok(()) => {
+                self.relay.answered();
                 step.effect(Effect::Note(Note::Settled));
                 self.remove(step);
             }

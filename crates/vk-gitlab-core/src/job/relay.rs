@@ -40,13 +40,16 @@ impl Relay {
 }
 
 impl Job {
-    /// What the trace has of the output is all of it, once nothing more can be read.
+    /// What the trace has of the output is all of it, once nothing more can be read. Where its end is
+    /// known, or none is expected, closing lines may stand behind it already.
     pub(super) fn advance_relay(&mut self, step: &mut Step) {
         if self.relay.lost().is_none() || self.relay.done {
             return;
         }
         self.relay.done = true;
-        self.output_ends_here();
+        if self.expects_output() {
+            self.output_ends_here();
+        }
         step.effect(Effect::Note(Note::RelayRemoved));
     }
 }

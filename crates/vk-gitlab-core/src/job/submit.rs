@@ -156,6 +156,7 @@ impl Job {
         }
         match answer {
             Ok(view) => {
+                self.relay.answered();
                 self.keep(Record::Submitted { hub_job: view.id }, step);
                 step.effect(Effect::Note(Note::Submitted));
                 self.viewed(now, view, step);

@@ -221,7 +221,11 @@ impl Job {
         let Some(sent) = self.trace.fetch.answered(call) else {
             return;
         };
+        if answer.is_ok() {
+            self.relay.answered();
+        }
         match answer {
+            Ok(read) if self.trace.supposed => self.read_again(now, sent, read),
             Ok(read) => {
                 let from = self.trace.fetch_from;
                 let next = if read.len > 0 || read.complete {
@@ -251,6 +255,26 @@ impl Job {
                 }
             }
         }
+    }
+
+    /// A read is answered after all that was made before the output was supposed to end, or because
+    /// GitLab lost some of it. Where it ends stays: the closing lines stand there.
+    fn read_again(&mut self, now: Now, sent: Now, read: OutputRead) {
+        let from = self.trace.fetch_from;
+        let room = self
+            .trace
+            .whole
+            .map_or(0, |whole| whole.saturating_sub(from));
+        let len = read.len.min(room);
+        self.trace.read = (len > 0).then_some((from, len));
+        let next = if len > 0 { now } else { sent.after(APART) };
+        self.trace.fetch.succeed(next);
+    }
+
+    /// Whether more of the job's output may come than is known.
+    pub(super) fn expects_output(&self) -> bool {
+        let expected = |job: &JobRecord| !has_no_output(job);
+        self.trace.whole.is_none() && self.record.as_ref().is_some_and(expected)
     }
 
     /// What was read of the output is all there will be.

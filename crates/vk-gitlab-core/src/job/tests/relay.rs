@@ -5,7 +5,7 @@ use std::time::Duration;
 use vk_hub_proto::client::{CancelMode, ErrorCode};
 
 use super::fake_gitlab::Status;
-use super::world::World;
+use super::world::{World, new_job};
 use crate::HubFailure;
 use crate::job::{Input, Phase, Record};
 
@@ -116,4 +116,67 @@ fn a_restart_between_the_refusal_and_the_end_changes_nothing() {
         trace.contains("one\nERROR: Job failed (system failure)"),
         "{trace}"
     );
+}
+
+/// GL-74, AUTH-05
+#[test]
+fn the_closing_lines_of_a_job_that_was_given_up_stand_once_although_its_relay_was_removed() {
+    let mut world = World::new();
+    world.hub.refuses = Some(HubFailure::transport("no route"));
+    world.gitlab.delays = 8;
+    world.take(new_job());
+    world.pass_secs(330);
+    let trace = world.gitlab.trace.clone();
+    assert!(trace.ends_with(b"\n") && trace == world.whole_trace());
+    assert_eq!(world.gitlab.status, Status::Running, "accepted, not taken");
+    world.hub.refuses = Some(HubFailure::coded(ErrorCode::Unauthorized, 401, "no"));
+    removed(&mut world);
+    world.pass_secs(HOUR);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    let text = |trace: &[u8]| String::from_utf8_lossy(trace).into_owned();
+    assert_eq!(text(&world.gitlab.trace), text(&trace));
+    let output = world.gitlab.output.expect("a checksum");
+    assert_eq!(output.crc, super::world::crc(&trace), "GL-72");
+}
+
+/// GL-74, AUTH-05
+#[test]
+fn a_read_that_is_answered_after_the_closing_lines_went_out_moves_nothing() {
+    let mut world = World::running();
+    world.print("one\n");
+    world.pass_secs(30);
+    world.gitlab.delays = 8;
+    world
+        .hub
+        .fail(HubFailure::coded(ErrorCode::Unauthorized, 401, "no"));
+    world.pump();
+    removed(&mut world);
+    world.pass_secs(5);
+    let trace = world.gitlab.trace.clone();
+    assert!(String::from_utf8_lossy(&trace).contains("one\nERROR: Job failed"));
+    // The read that is open brings the rest, and that it is all.
+    world.hub.output.extend_from_slice(b"two\n");
+    world.finish(None);
+    world.pass_secs(HOUR);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert_eq!(world.gitlab.trace, trace);
+}
+
+/// AUTH-05, SESS-15
+#[test]
+fn any_answer_after_a_401_says_that_the_relay_is_known() {
+    let mut world = World::running();
+    world.pass_secs(30);
+    world
+        .hub
+        .fail(HubFailure::coded(ErrorCode::Unauthorized, 401, "no"));
+    world.pump();
+    // The read that is open is answered; the view is asked for again much later.
+    world.print("one\n");
+    removed(&mut world);
+    world.pass_secs(120);
+    assert_eq!(world.gitlab.status, Status::Running);
+    world.finish(None);
+    world.pass_secs(60);
+    world.assert_right_end(Status::Success);
 }
