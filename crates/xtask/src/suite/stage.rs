@@ -110,7 +110,13 @@ fn into(folder: &Path, file: &Path) -> PathBuf {
 /// What the set-up installed into the project's tools folder: programs and images.
 fn stage_tools(project: &Path, root: &Path) -> Result<()> {
     let tools = project.join(".tools");
-    for (from, to, mode) in [("bin", "bin", 0o755), ("images", "images", 0o644)] {
+    // VMs of the programs with test features need what VMs are made with, too.
+    let folders = [
+        ("bin", "bin", 0o755),
+        ("bin", "bin-process", 0o755),
+        ("images", "images", 0o644),
+    ];
+    for (from, to, mode) in folders {
         let from = tools.join(from);
         let Ok(entries) = fs::read_dir(&from) else {
             continue;

@@ -69,7 +69,6 @@ fn wait_until_all_is_over(tale: &mut Tale<'_>) {
     loop {
         tale.look();
         let mut left = tale.fleet.left();
-        left.extend(tale.census.left());
         let state = tale.fleet.daemon_state();
         if state.contains("gitlab_job") {
             left.push(format!("the daemon's {state}"));
@@ -81,6 +80,10 @@ fn wait_until_all_is_over(tale: &mut Tale<'_>) {
             .is_some_and(|jobs| jobs.iter().all(is_settled))
         {
             left.push(format!("the hub's {jobs:?}"));
+        }
+        // Every process of the host is looked at for it: once all else is over.
+        if left.is_empty() {
+            left = tale.census.left();
         }
         if left.is_empty() {
             return;

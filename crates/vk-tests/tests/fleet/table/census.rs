@@ -22,7 +22,6 @@ pub(super) struct Census {
 /// A line of `/proc/<pid>/stat`, as far as it is wanted here.
 struct Stat {
     state: char,
-    parent: u32,
     started: u64,
 }
 
@@ -32,13 +31,8 @@ fn stat(pid: u32) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     let state = fields.next()?.chars().next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Stat {
-        state,
-        parent,
-        started,
-    })
+    let started = fields.nth(18)?.parse().ok()?;
+    Some(Stat { state, started })
 }
 
 fn all() -> Vec<u32> {
@@ -69,16 +63,21 @@ pub(super) fn is_gone(pid: u32) -> bool {
     stat(pid).is_none_or(|stat| stat.state == 'Z')
 }
 
-/// A process and all below it.
+/// A process and all below it. A child that is begun meanwhile may be missed.
 pub(super) fn tree(root: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = { all().into_iter() }
-        .filter_map(|pid| Some((pid, stat(pid)?.parent)))
-        .collect();
     let mut tree = vec![root];
     let mut next = 0;
     while let Some(parent) = tree.get(next).copied() {
-        let children = parents.iter().filter(|(_, of)| *of == parent);
-        tree.extend(children.map(|(pid, _)| *pid));
+        let tasks = fs::read_dir(format!("/proc/{parent}/task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children"));
+            let children = children.unwrap_or_default();
+            tree.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
         next += 1;
     }
     tree
