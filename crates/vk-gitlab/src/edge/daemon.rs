@@ -28,7 +28,7 @@ use crate::session::{Line, Told};
 /// How long the last writes of a daemon that is to end at once may take.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Events taken in a row before state is written.
-const EVENTS: usize = 256;
+pub(super) const EVENTS: usize = 256;
 
 /// An effect of one of the cores.
 #[derive(Clone, Debug)]
@@ -236,15 +236,14 @@ impl Daemon {
     /// nobody. Nothing more is begun meanwhile.
     pub(super) async fn keep_what_waits(&mut self) {
         let until = Instant::now() + LAST_WRITES;
-        self.take_waiting();
         self.ending = true;
+        self.take_waiting();
         loop {
-            if self.writing.is_none() && !self.write_gathered() {
+            if self.writing.is_none() && !self.write_gathered() && self.inbox.is_empty() {
                 return;
             }
             match tokio::time::timeout_at(until, self.inbox.recv()).await {
-                Ok(Some(Event::Written(written))) => self.written(&written),
-                Ok(Some(_)) => {}
+                Ok(Some(event)) => self.take(event),
                 Ok(None) | Err(_) => {
                     tracing::error!(
                         secs = LAST_WRITES.as_secs(),

@@ -307,9 +307,17 @@ impl Daemon {
         self.write(BTreeSet::from([index]));
     }
 
-    fn release(&mut self, step: Step) {
+    fn release(&mut self, mut step: Step) {
         if self.ending {
-            return;
+            // GitLab has handed it over, and no file holds it yet: that is kept. The rest is begun by
+            // the daemon's next life.
+            let handed_over = |effect: &Effect| {
+                matches!(effect, Effect::Acquire(_, acquire::Effect::TakeJob { .. }))
+            };
+            step.effects.retain(handed_over);
+            if step.effects.is_empty() {
+                return;
+            }
         }
         let (acquire, of_job) = (self.kill.of("acquire"), self.kill.of("job"));
         if step.effects.is_empty() {

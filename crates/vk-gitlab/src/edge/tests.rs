@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
-use vk_gitlab_core::{NewJob, Work, job};
+use vk_gitlab_core::{NewJob, Work, acquire, job};
 use vk_hub_client::{Dialer, Key, Signer, Trust, api};
 use vk_hub_proto::job::FailureClass;
 use vk_hub_proto::{RelayId, RequestId, ReservationId};
 use vk_kill::KillPoints;
 
 use super::calls::Event;
-use super::daemon::{Daemon, Ended};
+use super::daemon::{Daemon, EVENTS, Effect, Ended};
 use super::reload::Word;
+use super::step::{Owner, Step};
 use crate::config::Config;
 use crate::operator::Operator;
 use crate::session::Line;
@@ -70,9 +71,9 @@ impl Bench {
         self.dir.path().join("state").join(name)
     }
 
-    /// What a runner is told that is handed a job over: one that it cannot run.
-    fn taking(&self, runner: usize, gitlab_job: u8) -> job::Input {
-        let job = NewJob {
+    /// A job that a runner is handed over: one that it cannot run.
+    fn new_job(gitlab_job: u8) -> Box<NewJob> {
+        Box::new(NewJob {
             gitlab_job: gitlab_job.into(),
             token: format!("glcbt-{gitlab_job}").into(),
             request_id: RequestId::from_bytes([gitlab_job; 16]),
@@ -87,9 +88,13 @@ impl Bench {
             timestamps: false,
             taken_at: 0,
             token_ends: None,
-        };
+        })
+    }
+
+    /// What its core is told then.
+    fn taking(&self, runner: usize, gitlab_job: u8) -> job::Input {
         job::Input::Take {
-            job: Box::new(job),
+            job: Bench::new_job(gitlab_job),
             placement: self.daemon.runners[runner].config.placement.clone(),
             reservation: Ok(ReservationId::from_bytes([gitlab_job; 16])),
         }
@@ -106,10 +111,14 @@ impl Bench {
     /// Writes what was gathered, and goes on with it.
     async fn write(&mut self) {
         assert!(self.daemon.write_gathered(), "something is to be written");
-        let event = timeout(Duration::from_secs(60), self.daemon.event());
-        match event.await.unwrap() {
-            Some(Event::Written(written)) => self.daemon.written(&written),
-            _ => panic!("a write"),
+        loop {
+            let event = timeout(Duration::from_secs(60), self.daemon.event());
+            match event.await.unwrap() {
+                Some(Event::Written(written)) => return self.daemon.written(&written),
+                // Nobody answers what kept jobs ask for meanwhile.
+                Some(_) => {}
+                None => panic!("a write"),
+            }
         }
     }
 
@@ -180,6 +189,48 @@ async fn a_job_that_was_handed_over_as_the_second_word_came_is_kept() {
     assert!(bench.daemon.events.send(Event::Job(key, taking)).is_ok());
     bench.daemon.keep_what_waits().await;
     assert!(bench.holds("ci", 1) && bench.holds("ci", 2));
+}
+
+/// FLOW-13, GL-75
+#[tokio::test]
+async fn a_second_job_that_waits_for_the_first_to_be_kept_is_kept_as_the_second_word_comes() {
+    let mut bench = Bench::new(&["ci"]);
+    bench.take(0, 1);
+    // What another lane's 201 makes: it comes after the first job's record.
+    let job = acquire::Effect::TakeJob {
+        job: Bench::new_job(2),
+        reservation: Ok(ReservationId::from_bytes([2; 16])),
+    };
+    let effects = [job, acquire::Effect::Drained].map(|effect| Effect::Acquire(0, effect));
+    bench.daemon.gather(Step {
+        owner: Owner::Runner(0),
+        kept: None,
+        records: Vec::new(),
+        effects: effects.to_vec(),
+    });
+    bench.daemon.keep_what_waits().await;
+    assert!(bench.holds("ci", 1) && bench.holds("ci", 2));
+    assert!(!bench.daemon.runners[0].drained, "nothing else is done");
+}
+
+/// GL-75
+#[tokio::test]
+async fn a_job_that_is_handed_over_during_the_last_write_is_kept() {
+    for first in [true, false] {
+        let mut bench = Bench::new(&["ci"]);
+        let key = bench.daemon.open_job(0, Vec::new()).unwrap();
+        if first {
+            bench.take(0, 1);
+        }
+        // As many as are taken before the last write begins.
+        for _ in 0..EVENTS {
+            assert!(bench.daemon.events.send(Event::WriteAgain(0)).is_ok());
+        }
+        let taking = bench.taking(0, 2);
+        assert!(bench.daemon.events.send(Event::Job(key, taking)).is_ok());
+        bench.daemon.keep_what_waits().await;
+        assert_eq!((bench.holds("ci", 1), bench.holds("ci", 2)), (first, true));
+    }
 }
 
 /// What a write costs does not go with the jobs that are held: what has not changed is not serialised
