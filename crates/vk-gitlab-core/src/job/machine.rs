@@ -148,8 +148,13 @@ impl Job {
     }
 
     fn take(&mut self, now: Now, input: Input, step: &mut Step) {
-        if self.store.is_waiting() && !matches!(input, Input::StoreFailed { .. }) {
-            // Nothing is promised before the records are written.
+        let is_heard = matches!(
+            input,
+            Input::StoreFailed { .. } | Input::RelayRemoved { .. }
+        );
+        if self.store.is_waiting() && !is_heard {
+            // Nothing is promised before the records are written. That the relay was removed is said
+            // once, and no record holds it.
             return;
         }
         match input {

@@ -180,3 +180,22 @@ fn any_answer_after_a_401_says_that_the_relay_is_known() {
     world.pass_secs(60);
     world.assert_right_end(Status::Success);
 }
+
+/// AUTH-05, STATE-22
+#[test]
+fn a_job_whose_file_cannot_be_written_hears_that_its_relay_was_removed() {
+    let mut world = World::running();
+    world.pass_secs(30);
+    world.store_broken = true;
+    world.print("one\n");
+    world.pass_secs(2);
+    let kept = world.records.len();
+    world.hub.refuses = Some(HubFailure::coded(ErrorCode::Unauthorized, 401, "no"));
+    removed(&mut world);
+    world.pass_secs(20);
+    assert_eq!(world.records.len(), kept, "nothing could be kept");
+    world.store_broken = false;
+    world.pass_secs(300);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert_eq!(world.over, 1, "its slot is free");
+}
