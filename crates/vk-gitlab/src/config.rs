@@ -39,7 +39,8 @@ pub struct Config {
     pub system_id_file: PathBuf,
     /// Where it is kept if that place cannot be written, where the file names none.
     pub system_id_else: Option<PathBuf>,
-    /// Whether secrets are mounted by a platform that lets everybody in the container read them.
+    /// Whether a platform mounts secrets read-only, readable by everybody in the container or owned by
+    /// a user that its namespace does not have.
     pub mounted_secrets: bool,
     /// The GitLab server, as configured.
     pub url: String,
@@ -137,7 +138,7 @@ impl Config {
     /// # Errors
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<(Config, Warnings), ConfigError> {
-        let read = trusted::read(path, LARGEST, Secrecy::Open);
+        let read = trusted::read(path, LARGEST, Secrecy::Config, false);
         let read = read.map_err(|why| ConfigError::File {
             why: format!("the configuration {why}, or name another with --config"),
         })?;
@@ -189,18 +190,18 @@ impl Config {
     }
 }
 
-/// The token that a file holds.
+/// The token that a file holds; `mounted` is [`Config::mounted_secrets`].
 ///
 /// # Errors
 /// The file cannot be read or trusted, or holds no runner's token.
-pub fn read_token(path: &Path) -> Result<Secret, ConfigError> {
-    let read = token_file(path).map_err(|why| ConfigError::File { why })?;
+pub fn read_token(path: &Path, mounted: bool) -> Result<Secret, ConfigError> {
+    let read = token_file(path, mounted).map_err(|why| ConfigError::File { why })?;
     Ok(read.0)
 }
 
 /// The token that a file holds, and the file's mode where others may read it.
-fn token_file(path: &Path) -> Result<(Secret, Option<u32>), String> {
-    let read = trusted::read(path, LARGEST_TOKEN_FILE, Secrecy::Open)?;
+fn token_file(path: &Path, mounted: bool) -> Result<(Secret, Option<u32>), String> {
+    let read = trusted::read(path, LARGEST_TOKEN_FILE, Secrecy::Open, mounted)?;
     let shown = path.display();
     let text = std::str::from_utf8(&read.bytes)
         .map_err(|_| format!("{shown}: the token is not UTF-8: write the file again"))?;

@@ -172,7 +172,7 @@ impl Operator {
             };
             // Also one that has not changed: it may have come with another's, which was refused then.
             let same = before.get(path) == self.prints.get(path);
-            match read_token(path) {
+            match read_token(path, self.config.mounted_secrets) {
                 Err(_) if same => {}
                 Ok(token) => config = config.with_token(index, token),
                 Err(error) => {

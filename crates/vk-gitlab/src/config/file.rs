@@ -79,8 +79,9 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<(Config, Warnings), Confi
     };
     for table in &tables {
         let mut readable = Vec::new();
-        let runner = runner(table, check_interval, &mut readable)?;
-        if !config.mounted_secrets {
+        let mounted = config.mounted_secrets;
+        let runner = runner(table, check_interval, mounted, &mut readable)?;
+        if !mounted {
             warnings.append(&mut readable);
         }
         check_tls(table, &config, &runner)?;
@@ -129,9 +130,10 @@ fn metrics(file: &Table<'_>) -> Result<Option<Metrics>, ConfigError> {
 fn runner(
     table: &Table<'_>,
     interval: u32,
+    mounted: bool,
     warnings: &mut Warnings,
 ) -> Result<Runner, ConfigError> {
-    let (token, token_file) = own_token(table, warnings)?;
+    let (token, token_file) = own_token(table, mounted, warnings)?;
     let named = table.text("name")?;
     let name = named.map_or_else(|| default_name(&token), str::to_owned);
     if token::kind(&name).is_some() {
@@ -177,6 +179,7 @@ fn runner(
 /// Exactly one of `token` and `token_file` (CFG-14).
 fn own_token(
     table: &Table<'_>,
+    mounted: bool,
     warnings: &mut Warnings,
 ) -> Result<(Secret, Option<PathBuf>), ConfigError> {
     match (table.text("token")?, table.path("token_file")?) {
@@ -188,7 +191,7 @@ fn own_token(
         },
         (None, Some(path)) => {
             let (token, readable) =
-                token_file(&path).map_err(|why| table.error("token_file", why))?;
+                token_file(&path, mounted).map_err(|why| table.error("token_file", why))?;
             if let Some(mode) = readable {
                 let path = path.display();
                 warnings.push(format!(
@@ -257,15 +260,11 @@ fn check_tls(table: &Table<'_>, config: &Config, runner: &Runner) -> Result<(), 
         let Some(path) = path else {
             continue;
         };
-        let trusted_as = match config.mounted_secrets {
-            true => Secrecy::Open,
-            false => secrecy,
-        };
-        let read = trusted::read(&path, LARGEST_PEM, trusted_as);
+        let read = trusted::read(&path, LARGEST_PEM, secrecy, config.mounted_secrets);
         let read = read.map_err(|why| table.error(name, why))?;
         let expected: &[u8] = match secrecy {
             Secrecy::Key => b"PRIVATE KEY-----",
-            Secrecy::Open => b"-----BEGIN CERTIFICATE-----",
+            Secrecy::Open | Secrecy::Config => b"-----BEGIN CERTIFICATE-----",
         };
         if !read
             .bytes

@@ -23,11 +23,15 @@ struct About {
     mode: u32,
     /// It stands on a mount that nobody here can write to.
     read_only: bool,
+    /// The configuration says that a platform mounts secrets here (`mounted_secrets`).
+    mounted: bool,
 }
 
 /// What a file is, for the rules of who may read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Secrecy {
+    /// The configuration itself. It says what else is trusted: nothing loosens its own rules.
+    Config,
     /// Nothing secret, or what others' reading is only warned about (CFG-14).
     Open,
     /// A key that not everybody may read; a group may.
@@ -42,11 +46,17 @@ pub(super) struct Trusted {
 }
 
 /// Reads a file of at most so many bytes. It may be a symbolic link, as secrets often are: what counts
-/// is the file it leads to.
+/// is the file it leads to. `mounted`: whether the configuration says that a platform mounts secrets
+/// here, which loosens the rules for what stands on a read-only mount.
 ///
 /// # Errors
 /// It cannot be read, or others than the daemon and root decide what it holds; the text says what to do.
-pub(super) fn read(path: &Path, most: u64, secrecy: Secrecy) -> Result<Trusted, String> {
+pub(super) fn read(
+    path: &Path,
+    most: u64,
+    secrecy: Secrecy,
+    mounted: bool,
+) -> Result<Trusted, String> {
     let shown = path.display();
     let cannot = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!("{shown} does not exist: create it"),
@@ -63,10 +73,16 @@ pub(super) fn read(path: &Path, most: u64, secrecy: Secrecy) -> Result<Trusted, 
         .map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     let mode = metadata.mode() & 0o777;
-    let mounted = rustix::fs::fstatvfs(&file);
-    let read_only =
-        mounted.is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
-    check(path, &metadata, read_only, secrecy)?;
+    let mount = rustix::fs::fstatvfs(&file);
+    let about = About {
+        user: metadata.uid(),
+        group: metadata.gid(),
+        mode,
+        read_only: mount
+            .is_ok_and(|mount| mount.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
+        mounted,
+    };
+    check(path, &metadata, about, secrecy)?;
     let bytes = bounded(file, most).map_err(cannot)?;
     let Some(bytes) = bytes else {
         return Err(format!(
@@ -77,21 +93,10 @@ pub(super) fn read(path: &Path, most: u64, secrecy: Secrecy) -> Result<Trusted, 
     Ok(Trusted { bytes, readable })
 }
 
-fn check(
-    path: &Path,
-    metadata: &Metadata,
-    read_only: bool,
-    secrecy: Secrecy,
-) -> Result<(), String> {
+fn check(path: &Path, metadata: &Metadata, about: About, secrecy: Secrecy) -> Result<(), String> {
     if !metadata.is_file() {
         return Err(format!("{} is no regular file", path.display()));
     }
-    let about = About {
-        user: metadata.uid(),
-        group: metadata.gid(),
-        mode: metadata.mode() & 0o777,
-        read_only,
-    };
     let us = Us {
         user: rustix::process::geteuid().as_raw(),
         group: rustix::process::getegid().as_raw(),
@@ -115,9 +120,15 @@ fn judged(about: About, us: Us, secrecy: Secrecy) -> Option<String> {
     } = about;
     let given = us.nobody == Some(user);
     let ours = user == 0 || user == us.user || us.user == 0;
-    if given && !ours && !about.read_only {
+    let by_platform = about.mounted && about.read_only && secrecy != Secrecy::Config;
+    if given && !ours && !by_platform {
+        let or = match (secrecy, about.mounted) {
+            (Secrecy::Config, _) => "",
+            (_, false) => ", or, in a container, mount it read-only and set mounted_secrets = true",
+            (_, true) => ", or mount it read-only",
+        };
         return Some(format!(
-            "belongs to a user that this user namespace does not have (shown as {user}): mount it read-only, or chown it to vk-gitlab's user"
+            "belongs to a user that this user namespace does not have (shown as {user}): chown it to vk-gitlab's user or root{or}"
         ));
     }
     if !given && !ours {
@@ -135,9 +146,15 @@ fn judged(about: About, us: Us, secrecy: Secrecy) -> Option<String> {
             "can be written by group {group} (mode {mode:o}): chmod g-w {{}}"
         ));
     }
-    if secrecy == Secrecy::Key && mode & 0o004 != 0 {
+    if secrecy == Secrecy::Key && mode & 0o004 != 0 && !by_platform {
+        let or = match about.mounted {
+            false => {
+                "or, in a container whose platform mounts secrets so, set mounted_secrets = true"
+            }
+            true => "or mount it read-only: mounted_secrets is about such mounts alone",
+        };
         return Some(format!(
-            "is a key that everybody can read (mode {mode:o}): chmod o-r {{}}, or, in a container whose platform mounts secrets so, set mounted_secrets = true"
+            "is a key that everybody can read (mode {mode:o}): chmod o-r {{}}, {or}"
         ));
     }
     None
@@ -209,6 +226,7 @@ mod tests {
                 group,
                 mode,
                 read_only: false,
+                mounted: false,
             };
             let told = judged(about, US, secrecy);
             let fits = match (&told, wrong) {
@@ -228,38 +246,57 @@ mod tests {
             group: 501,
             mode: 0o600,
             read_only: false,
+            mounted: false,
         };
         assert_eq!(judged(theirs, root, open), None, "root may read anybody's");
     }
 
     #[test]
-    fn what_a_container_is_given_read_only_from_outside_is_trusted_as_far_as_nobody_writes_it() {
+    fn what_a_platform_mounts_read_only_is_trusted_where_the_configuration_says_so() {
         let inside = Us {
             nobody: Some(65534),
             ..US
         };
-        let given = |user, mode, read_only| About {
+        let given = |user, mode, read_only, mounted| About {
             user,
             group: user,
             mode,
             read_only,
+            mounted,
         };
-        assert_eq!(
-            judged(given(65534, 0o400, true), inside, Secrecy::Key),
-            None
-        );
+        let key = Secrecy::Key;
+        for (about, us) in [
+            (given(65534, 0o400, true, true), inside),
+            (given(65534, 0o444, true, true), inside),
+            (given(500, 0o444, true, true), US),
+        ] {
+            assert_eq!(judged(about, us, key), None, "{about:?}");
+        }
+        // What a service's sandbox shows so, outside containers, nobody loosened.
+        let sandboxed = "set mounted_secrets = true";
         let rows = [
-            (given(65534, 0o400, false), inside, "mount it read-only"),
-            (given(65534, 0o420, true), inside, "chmod g-w"),
-            (given(65534, 0o402, true), inside, "chmod o-w"),
-            (given(65534, 0o444, true), inside, "mounted_secrets = true"),
-            (given(501, 0o400, true), inside, "belongs to user 501"),
-            (given(65534, 0o400, true), US, "belongs to user 65534"),
+            (given(65534, 0o400, true, false), inside, sandboxed),
+            (
+                given(65534, 0o400, false, true),
+                inside,
+                "mount it read-only",
+            ),
+            (given(500, 0o444, true, false), US, sandboxed),
+            (given(500, 0o444, false, true), US, "or mount it read-only"),
+            (given(65534, 0o420, true, true), inside, "chmod g-w"),
+            (given(65534, 0o402, true, true), inside, "chmod o-w"),
+            (given(501, 0o400, true, true), inside, "belongs to user 501"),
+            (given(65534, 0o400, true, true), US, "belongs to user 65534"),
         ];
         for (about, us, wrong) in rows {
-            let told = judged(about, us, Secrecy::Key).unwrap();
+            let told = judged(about, us, key).unwrap();
             assert!(told.contains(wrong), "{about:?}: {told}");
         }
+        let told = judged(given(65534, 0o400, true, true), inside, Secrecy::Config).unwrap();
+        assert!(
+            told.ends_with("chown it to vk-gitlab's user or root"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -204,12 +204,14 @@ fn files_of_tls_that_cannot_be_used_are_refused_where_they_are_named() {
     for name in ["key.pem", "ci.token", "config.toml"] {
         desk.mode(name, 0o444);
     }
+    desk.refuses(&["run"], &format!("{config}:8: runners[0].tls_key_file: {key} is a key that everybody can read (mode 444): chmod o-r {key}, or mount it read-only: mounted_secrets is about such mounts alone"));
+    desk.mode("key.pem", 0o440);
     let said = desk.run(&["config", "check"]);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    desk.mode("key.pem", 0o446);
+    desk.mode("key.pem", 0o442);
     desk.refuses(
         &["run"],
-        &format!("{config}:8: runners[0].tls_key_file: {key} can be written by everybody (mode 446): chmod o-w {key}"),
+        &format!("{config}:8: runners[0].tls_key_file: {key} can be written by everybody (mode 442): chmod o-w {key}"),
     );
 }
 

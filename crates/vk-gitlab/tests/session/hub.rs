@@ -98,8 +98,14 @@ impl Session {
     /// Waits for that sign's answer; what else is heard on the way is lost.
     #[allow(dead_code, reason = "sessions that last (tests/soak) wait for none")]
     pub(crate) async fn pong(&mut self) {
-        let answered =
-            async { while !matches!(self.socket.next().await, Some(Ok(Message::Pong(_)))) {} };
+        let answered = async {
+            loop {
+                let heard = self.socket.next().await.unwrap();
+                if let Message::Pong(_) = heard.unwrap() {
+                    return;
+                }
+            }
+        };
         timeout(SOON, answered).await.unwrap();
     }
 
