@@ -250,7 +250,10 @@ impl Job {
             Err(failure) => {
                 self.trace.fetch.fail(now, &failure, &mut self.spread);
                 self.note_hub("output", failure, step);
-                if self.relay.lost().is_some() && self.trace.whole.is_none() {
+                let lost = self.relay.lost().is_some();
+                if lost && self.trace.gitlab < self.trace.sum.offset {
+                    self.output_ends_where_gitlab_is();
+                } else if lost && self.trace.whole.is_none() {
                     self.output_ends_here();
                 }
             }
@@ -289,6 +292,20 @@ impl Job {
         let held = self.trace.read.map(|(from, len)| (from, from + len));
         let held = held.filter(|(from, to)| *from <= had && had < *to);
         self.trace.whole = Some(held.map_or(had, |(_, to)| to));
+        self.trace.supposed = true;
+    }
+
+    /// GitLab lost output that nobody can bring any more: the closing lines come where it is.
+    fn output_ends_where_gitlab_is(&mut self) {
+        let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
+        let had = self.trace.gitlab.saturating_sub(preamble);
+        if self.trace.whole.is_some_and(|whole| whole <= had) {
+            // No output is missing.
+            return;
+        }
+        self.trace.whole = Some(had);
+        self.trace.sum.offset = self.trace.gitlab;
+        self.trace.unknown = true;
         self.trace.supposed = true;
     }
 

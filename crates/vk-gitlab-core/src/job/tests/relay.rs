@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vk_hub_proto::client::{CancelMode, ErrorCode};
 
-use super::fake_gitlab::Status;
+use super::fake_gitlab::{Status, status};
 use super::world::{World, new_job};
 use crate::HubFailure;
 use crate::job::{Input, Phase, Record};
@@ -198,4 +198,29 @@ fn a_job_whose_file_cannot_be_written_hears_that_its_relay_was_removed() {
     world.pass_secs(300);
     assert_eq!(world.gitlab.status, Status::Failed);
     assert_eq!(world.over, 1, "its slot is free");
+}
+
+/// AUTH-05, GL-50
+#[test]
+fn output_that_gitlab_lost_and_nobody_can_bring_holds_no_job_of_a_removed_relay() {
+    for closing_lines_are_there in [true, false] {
+        let mut world = refusing();
+        if closing_lines_are_there {
+            world.gitlab.delays = 1;
+            removed(&mut world);
+            world.gitlab.trace.clear();
+            world.gitlab.fault(status(412));
+        } else {
+            world.gitlab.trace.clear();
+            removed(&mut world);
+        }
+        world.pass_secs(HOUR / 2);
+        let trace = String::from_utf8_lossy(&world.gitlab.trace).into_owned();
+        assert_eq!(world.gitlab.status, Status::Failed, "{trace}");
+        let closing = "Job triggered by policy\nERROR: Job failed (system failure): the fleet hub";
+        assert!(trace.starts_with(closing), "{trace}");
+        assert_eq!(trace.matches("ERROR").count(), 1, "{trace}");
+        assert_eq!(world.gitlab.output, None, "the checksum is not known");
+        assert_eq!(world.over, 1, "its slot is free");
+    }
 }
