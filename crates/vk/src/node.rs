@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use vk_hub_client::{EnrolmentToken, HubUrl};
 use vk_node::config::{Config, ConfigError};
+use vk_node::daemon::DaemonError;
 use vk_node::join::{Join, join};
 use vk_node::state_dir::{StateDir, StateDirError};
 
@@ -23,7 +24,8 @@ pub(crate) mod vmm;
 
 /// The exit code where another process has the state directory.
 const LOCKED: u8 = 75;
-/// The exit code where an operator has to do something first: join a hub, mend the configuration.
+/// The exit code where an operator has to do something first: join a hub, again where it refuses this
+/// node for good, or mend the configuration.
 const NOT_SET_UP: u8 = 78;
 /// A token or CA at most.
 const FILE_BYTES: u64 = 1 << 20;
@@ -178,7 +180,13 @@ fn code(error: &anyhow::Error) -> Option<u8> {
         if cause.downcast_ref().is_some_and(locked) {
             return Some(LOCKED);
         }
-        (cause.is::<run::NotJoined>() || cause.is::<ConfigError>()).then_some(NOT_SET_UP)
+        // A file that cannot be read may be there soon: its mount is late.
+        let senseless = |cause: &ConfigError| !matches!(cause, ConfigError::Read { .. });
+        let refused = |cause: &DaemonError| matches!(cause, DaemonError::Refused(_));
+        let not_set_up = cause.is::<run::NotJoined>()
+            || cause.downcast_ref().is_some_and(senseless)
+            || cause.downcast_ref().is_some_and(refused);
+        not_set_up.then_some(NOT_SET_UP)
     })
 }
 
@@ -223,4 +231,34 @@ fn read(file: &Path) -> anyhow::Result<String> {
         .and_then(|opened| opened.take(FILE_BYTES).read_to_string(&mut text))
         .with_context(|| format!("cannot read {}", file.display()))?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use vk_hub_client::session::SessionError;
+    use vk_hub_proto::node_session::RefusedCode;
+
+    use super::*;
+
+    #[test]
+    fn what_only_an_operator_mends_has_the_exit_code_that_ends_restarts() {
+        let path = || PathBuf::from("/etc/vk/config.toml");
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let unread = ConfigError::Read {
+            path: path(),
+            source,
+        };
+        assert_eq!(code(&anyhow::Error::from(unread)), None, "it may be late");
+        let why = "unknown field".to_owned();
+        let senseless = ConfigError::Parse { path: path(), why };
+        assert_eq!(code(&anyhow::Error::from(senseless)), Some(78));
+        let refused = DaemonError::Refused(SessionError::Refused {
+            code: RefusedCode::Revoked,
+            reason: String::new(),
+        });
+        let refused = anyhow::Error::from(refused).context("the node ends");
+        assert_eq!(code(&refused), Some(78));
+        let other = anyhow::Error::from(DaemonError::NoRandomness);
+        assert_eq!(code(&other), None);
+    }
 }
