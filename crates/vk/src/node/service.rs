@@ -65,11 +65,12 @@ struct Uninstall {
     /// Also while jobs are here: they run to their end, and nobody tells the hub.
     #[arg(long)]
     force: bool,
-    /// The node's configuration; the one that the unit's user has, or /etc/vk/config.toml, where not
+    /// The node's configuration; the one that the unit's user has and /etc/vk/config.toml, where not
     /// given.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The node's state directory, to look for jobs in; the configuration's where not given.
+    /// The node's state directory, to look for jobs in; the configurations' and /var/lib/vk where not
+    /// given.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -135,40 +136,67 @@ impl Uninstall {
         if !file.exists() {
             bail!("{} is not there: nothing is installed", file.display());
         }
-        let state_dir = self.state_dir(&file)?;
+        let state_dirs = self.state_dirs(&file)?;
         if !self.force {
-            refuse_jobs(&state_dir).await?;
+            for dir in &state_dirs {
+                refuse_jobs(dir).await?;
+            }
         }
         systemctl(&["disable", "--now", NAME])?;
         fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         systemctl(&["daemon-reload"])?;
-        line(format_args!(
-            "{NAME} is gone; {} stays",
-            state_dir.display()
-        ))
+        let there = state_dirs.iter().filter(|dir| dir.exists());
+        let there: Vec<String> = there.map(|dir| dir.display().to_string()).collect();
+        match there.is_empty() {
+            true => line(format_args!("{NAME} is gone")),
+            false => line(format_args!("{NAME} is gone; {} stays", there.join(", "))),
+        }
     }
 
-    /// Where the node that the unit runs has its state: as that node would find it.
-    fn state_dir(&self, unit: &Path) -> anyhow::Result<PathBuf> {
+    /// Wherever the node that the unit runs may have its state: configurations come and go while it
+    /// runs.
+    fn state_dirs(&self, unit: &Path) -> anyhow::Result<Vec<PathBuf>> {
         if let Some(dir) = &self.state_dir {
-            return Ok(dir.clone());
+            return Ok(vec![dir.clone()]);
+        }
+        if let Some(file) = &self.config {
+            return Ok(vec![state_dir_of(file)?]);
         }
         let text = fs::read_to_string(unit).with_context(|| unit.display().to_string())?;
-        let of_user = user_of(&text)
-            .and_then(home_of)
-            .map(|home| home.join(OF_USER));
-        let usual = [of_user, Some(PathBuf::from(OF_HOST))];
-        let there = usual.into_iter().flatten().find(|file| file.exists());
-        let Some(file) = self.config.clone().or(there) else {
-            return Ok(PathBuf::from("/var/lib/vk"));
-        };
-        let config = Config::read(Some(&file));
-        let config = config.context(
-            "where the node's state lies is not known: name it with --state-dir, or the node's \
-             configuration with --config",
-        )?;
-        Ok(config.state_dir)
+        let home = user_of(&text).and_then(home_of);
+        let files = configurations(home.as_deref());
+        let files = files.iter().filter(|file| file.exists());
+        let mut dirs = files
+            .map(|file| state_dir_of(file))
+            .collect::<anyhow::Result<Vec<PathBuf>>>()?;
+        dirs.push(PathBuf::from(STATE_DIR));
+        dirs.sort();
+        dirs.dedup();
+        Ok(dirs)
     }
+}
+
+fn state_dir_of(file: &Path) -> anyhow::Result<PathBuf> {
+    let config = Config::read(Some(file)).context(
+        "where the node's state lies is not known: name it with --state-dir, or the node's \
+         configuration with --config",
+    )?;
+    Ok(config.state_dir)
+}
+
+/// The configurations that the unit's service may find: `ProtectHome` hides what is in a home where
+/// people have theirs.
+fn configurations(home: Option<&Path>) -> Vec<PathBuf> {
+    let hidden = |home: &Path| {
+        let places = ["/home", "/root", "/run/user"];
+        places.iter().any(|place| home.starts_with(place))
+    };
+    let seen = home.filter(|home| !hidden(home));
+    let of_user = seen.map(|home| home.join(OF_USER));
+    of_user
+        .into_iter()
+        .chain([PathBuf::from(OF_HOST)])
+        .collect()
 }
 
 /// Refuses while jobs are here.
@@ -192,6 +220,8 @@ async fn refuse_jobs(state_dir: &Path) -> anyhow::Result<()> {
 const OF_USER: &str = ".config/vk/config.toml";
 /// Where a host has it.
 const OF_HOST: &str = "/etc/vk/config.toml";
+/// Where the node's state is where no configuration says.
+const STATE_DIR: &str = "/var/lib/vk";
 
 /// The user that a unit runs as.
 fn user_of(unit: &str) -> Option<&str> {
@@ -311,6 +341,42 @@ mod tests {
         for none in ["c", "odd", ""] {
             assert_eq!(home_in(passwd, none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_configuration_that_protect_home_hides_is_none_of_the_services() {
+        assert!(UNIT.contains("\nProtectHome=yes\n"));
+        let of_host = PathBuf::from("/etc/vk/config.toml");
+        for hidden in ["/home/ci", "/root", "/run/user/7"] {
+            let found = configurations(Some(Path::new(hidden)));
+            assert_eq!(found, [of_host.clone()], "{hidden}");
+        }
+        assert_eq!(configurations(None), [of_host.clone()]);
+        let of_user = PathBuf::from("/homes/ci/.config/vk/config.toml");
+        assert_eq!(
+            configurations(Some(Path::new("/homes/ci"))),
+            [of_user, of_host]
+        );
+    }
+
+    #[test]
+    fn jobs_are_looked_for_wherever_the_state_may_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let unit = dir.path().join(NAME);
+        fs::write(&unit, "[Service]\nUser=vk-nobody-has-it\n").unwrap();
+        let mut uninstall = Uninstall {
+            force: false,
+            config: None,
+            state_dir: None,
+            place: Systemd {
+                unit_dir: dir.path().to_owned(),
+            },
+        };
+        // Whatever this host's own configuration says.
+        let found = uninstall.state_dirs(&unit).unwrap();
+        assert!(found.contains(&PathBuf::from("/var/lib/vk")), "{found:?}");
+        uninstall.state_dir = Some(dir.path().to_owned());
+        assert_eq!(uninstall.state_dirs(&unit).unwrap(), [dir.path()]);
     }
 
     #[test]
