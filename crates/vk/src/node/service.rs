@@ -349,9 +349,9 @@ mod tests {
         let of_host = PathBuf::from("/etc/vk/config.toml");
         for hidden in ["/home/ci", "/root", "/run/user/7"] {
             let found = configurations(Some(Path::new(hidden)));
-            assert_eq!(found, [of_host.clone()], "{hidden}");
+            assert_eq!(found, std::slice::from_ref(&of_host), "{hidden}");
         }
-        assert_eq!(configurations(None), [of_host.clone()]);
+        assert_eq!(configurations(None), std::slice::from_ref(&of_host));
         let of_user = PathBuf::from("/homes/ci/.config/vk/config.toml");
         assert_eq!(
             configurations(Some(Path::new("/homes/ci"))),
