@@ -65,13 +65,22 @@ pub(crate) fn run_with(command: &mut Command, input: impl Into<Stdio>) -> String
 }
 
 /// Asks again until there is an answer; panics with `what` after a time.
-pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, ask)
+}
+
+/// The same within a time of one's own.
+pub(crate) fn eventually_within<T>(
+    limit: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> Option<T>,
+) -> T {
+    let end = Instant::now() + limit;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -66,7 +66,7 @@ for i in $(seq 1000); do
     sleep 0.1
 done
 say own "$own"
-meet() { get meet.example MEETING 'GET / HTTP/1.0\r\n\r\n' 170 | tail -n 1; }
+meet() { get meet.example MEETING 'GET / HTTP/1.0\r\n\r\n' 600 | tail -n 1; }
 say met "$(meet)"
 "#;
 

@@ -13,11 +13,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::fleet::{Fleet, Party, test_root};
-use crate::program::{eventually, run};
+use crate::program::{eventually, eventually_within, run};
 use crate::settings::Settings;
 use job::{ALONE, Answers, GITLAB_PORT, MEETING_PORT, OWN_PORT};
 use world::{HOST_PORT, LAB_PORT, MAIN, MIRROR_PORT, SECOND, World};
@@ -26,6 +27,9 @@ use world::{HOST_PORT, LAB_PORT, MAIN, MIRROR_PORT, SECOND, World};
 const INSIDE: &str = "VK_TEST_IN_WORLD";
 const TEST: &str =
     "network::two_jobs_at_once_reach_others_by_name_and_neither_the_host_nor_each_other";
+/// From both jobs' begin to the end of one: they ask much, in emulated machines that share two
+/// processors with other tests.
+const LIMIT: Duration = Duration::from_secs(900);
 /// The two jobs.
 const NAMES: [&str; 2] = ["one", "two"];
 
@@ -182,7 +186,7 @@ fn are_there(world: &World, hub: u16) {
 
 /// What a job found, once it has ended well.
 fn answers(fleet: &mut Fleet, pipeline: u64, number: u64) -> Answers {
-    let ended = eventually("the job ends", || {
+    let ended = eventually_within(LIMIT, "the job ends", || {
         for party in [Party::Hub, Party::Node, Party::Daemon] {
             fleet.running(party).log();
         }
