@@ -46,6 +46,10 @@ fn two_jobs_at_once_reach_others_by_name_and_neither_the_host_nor_each_other() {
     if std::env::var_os(INSIDE).is_some() {
         return in_world(&root);
     }
+    if std::env::var_os("VK_LONG").is_none() {
+        println!("jobs with a network: two emulated machines for minutes, with VK_LONG alone");
+        return;
+    }
     let namespaces = [
         "--user",
         "--map-root-user",
@@ -90,7 +94,9 @@ fn in_world(root: &Path) {
         "connections and packets that the host took"
     );
     let met = world.noticed.lab_talk.load(Ordering::SeqCst);
-    assert_eq!(met, NAMES.len(), "packets that the lab took");
+    // A question that was not answered soon is asked again: of refusals the kernel sends only so many a
+    // second.
+    assert!(met >= NAMES.len(), "{met} packets that the lab took");
     fleet.assert_nothing_is_left();
 }
 
