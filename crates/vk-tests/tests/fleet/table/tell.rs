@@ -22,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 const SILENCE: Duration = Duration::from_secs(20);
 /// Ticks of a job in a real VM, ten a second, where nobody outside can let it go on.
 pub(super) const TICKS: u32 = 20;
-pub(super) const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK: Duration = Duration::from_millis(40);
 
 /// What came of it.
 pub(crate) struct Told {
