@@ -139,7 +139,9 @@ impl Census {
             .map(|((pid, _), line)| format!("the process {pid}: {line}"))
             .collect();
         if !self.namespaces.is_empty() {
-            for pid in all() {
+            // One that is over keeps its user namespace until its parent asks how it ended, which is its
+            // parent's affair: the host's init, mostly, and some ask late or never.
+            for pid in all().into_iter().filter(|pid| !is_gone(*pid)) {
                 let here =
                     namespaces(&pid.to_string()).find(|name| self.namespaces.contains_key(name));
                 left.extend(here.map(|name| format!("{name} with {pid}: {}", command(pid))));
