@@ -86,6 +86,9 @@ impl fmt::Display for Point {
     }
 }
 
+/// Where a party dies: before a record is durable or an effect done, once it is, and behind both.
+const BOUNDARIES: [&str; 3] = ["before", "synced", "after"];
+
 /// Stages of a job that comes to all that a job of the table has: the VM is there from the end of
 /// the first one to behind the last one.
 pub(super) const STAGES: u32 = 7;
@@ -98,17 +101,16 @@ impl Point {
         format!("{first}:{}{hold}", self.nth)
     }
 
-    /// Whether it is told whenever tests run; all of them are told with `VK_LONG`.
+    /// Whether it is told whenever tests run: of each variant one boundary, which differs from variant to
+    /// variant, since a kill costs more than a second. All of them are told with `VK_LONG`.
     pub(super) fn is_told_always(self) -> bool {
         let is_synced = self.boundary == "synced";
-        let turn = self
-            .variant
-            .len()
-            .wrapping_add(usize::try_from(self.nth).unwrap_or(0))
-            % 3;
+        let nth = usize::try_from(self.nth).unwrap_or(0);
+        let turn = self.variant.len().wrapping_add(nth) % BOUNDARIES.len();
         match self.victim {
-            Victim::Hub | Victim::Node | Victim::Daemon => true,
-            Victim::Job => self.nth == 1 || is_synced,
+            Victim::Hub | Victim::Node | Victim::Daemon | Victim::Job => {
+                BOUNDARIES.get(turn) == Some(&self.boundary)
+            }
             Victim::Machine => is_synced && self.kind == "Effect" && turn == 0,
             Victim::Agent => is_synced && self.kind == "Effect" && turn == 1,
             Victim::Session => is_synced && turn == 0,
@@ -116,7 +118,7 @@ impl Point {
     }
 
     fn boundaries(self) -> [Point; 3] {
-        ["before", "synced", "after"].map(|boundary| Point { boundary, ..self })
+        BOUNDARIES.map(|boundary| Point { boundary, ..self })
     }
 
     /// The same at every later stage, where it comes once a stage.
