@@ -188,7 +188,7 @@ impl NodeCore {
             JobEvent::Guest(guest) => self.guest(job, guest, out),
             JobEvent::Output { len } => self.output_grew(job, len, out),
             JobEvent::Result(result) => self.result(job, result, out),
-            JobEvent::Ended { output_len } => self.ended(job, output_len, out),
+            JobEvent::Ended { output_len, death } => self.ended(job, output_len, death, out),
             JobEvent::SpawnFailed { why } => self.spawn_failed(job, &why, out),
             JobEvent::CleanedUp => self.cleaned_up(job, out),
             JobEvent::OutputClosed { len } => self.output_closed(job, len, out),

@@ -1,5 +1,7 @@
 //! What happens to a node, what it keeps, and what it does: the file to read first.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 use vk_hub_proto::client::CancelMode;
@@ -10,6 +12,7 @@ use vk_hub_proto::node_session::{
 };
 use vk_hub_proto::{CommandId, JobId};
 
+use crate::death::Death;
 use crate::ledger::{Amount, Resource};
 
 /// What can happen to a node.
@@ -131,6 +134,8 @@ pub enum JobEvent {
     Ended {
         /// Bytes in its output.
         output_len: u64,
+        /// What is known of it.
+        death: Death,
     },
     /// Its process could not be started.
     SpawnFailed {
@@ -273,12 +278,31 @@ pub struct ClosingLine {
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum DeadEnd {
     /// It died; the job ends `interrupted` (FAIL-34).
-    Died,
+    Died {
+        /// What is known of it; nothing in records of before it was kept.
+        #[serde(default)]
+        death: Death,
+    },
     /// It could not be started; the job ends `system`.
     NotSpawned {
         /// Why.
         why: String,
     },
+}
+
+/// As the job's log and result have it.
+impl fmt::Display for DeadEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeadEnd::Died { death } => {
+                let ended = "the job's process on its node ended without a result";
+                write!(f, "{ended}: {death}")
+            }
+            DeadEnd::NotSpawned { why } => {
+                write!(f, "the job's process could not be started: {why}")
+            }
+        }
+    }
 }
 
 /// The operator's states.

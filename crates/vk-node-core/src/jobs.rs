@@ -7,6 +7,7 @@ use vk_hub_proto::job::{FailureClass, JobResult};
 
 use crate::NodeCore;
 use crate::core::{Out, display};
+use crate::death::Death;
 use crate::io::{ClosingLine, DeadEnd, Effect, Record, StartedJob, Stop};
 use crate::ledger::Resource;
 use crate::output::Output;
@@ -50,7 +51,7 @@ pub(crate) enum Process {
     /// Running.
     Alive,
     /// Dead; what it left running is being ended.
-    Cleaning,
+    Cleaning(Death),
     /// Dead and cleaned up; its output gets its last line once it is known how much of it the hub
     /// has, and the journal works.
     Dead(DeadEnd),
@@ -190,7 +191,7 @@ impl NodeCore {
         };
         match job.process {
             Process::Finding => self.finding -= 1,
-            Process::Spawning | Process::Alive | Process::Cleaning | Process::Dead(_) => {}
+            Process::Spawning | Process::Alive | Process::Cleaning(_) | Process::Dead(_) => {}
             Process::Closing(_) | Process::Over => return,
         }
         job.output.whole = true;
@@ -201,7 +202,7 @@ impl NodeCore {
     }
 
     /// The process is gone without a result: what it left is ended first (FAIL-32).
-    pub(crate) fn ended(&mut self, id: JobId, output_len: u64, out: &mut Out) {
+    pub(crate) fn ended(&mut self, id: JobId, output_len: u64, death: Death, out: &mut Out) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
@@ -210,7 +211,7 @@ impl NodeCore {
             Process::Spawning | Process::Alive => {}
             _ => return,
         }
-        job.process = Process::Cleaning;
+        job.process = Process::Cleaning(death);
         job.output.len = job.output.len.max(output_len);
         let until = self.now.after(self.config.cleanup_timeout);
         self.timers.set(Timer::CleanUp(id), until);
@@ -224,11 +225,11 @@ impl NodeCore {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        if job.process != Process::Cleaning {
+        let Process::Cleaning(death) = job.process else {
             return;
-        }
+        };
         self.timers.clear(Timer::CleanUp(id));
-        job.process = Process::Dead(DeadEnd::Died);
+        job.process = Process::Dead(DeadEnd::Died { death });
         self.leave_ledger(id, out);
         self.close_if_known(id, out);
     }
@@ -310,20 +311,14 @@ impl NodeCore {
 
 /// The result of a job whose process left none.
 pub(crate) fn dead_result(end: &DeadEnd, output_len: u64) -> JobResult {
-    let (failure, message) = match end {
-        DeadEnd::Died => (
-            FailureClass::Interrupted,
-            "the job's process on its node ended without a result".to_owned(),
-        ),
-        DeadEnd::NotSpawned { why } => (
-            FailureClass::System,
-            format!("the job's process could not be started: {why}"),
-        ),
+    let failure = match end {
+        DeadEnd::Died { .. } => FailureClass::Interrupted,
+        DeadEnd::NotSpawned { .. } => FailureClass::System,
     };
     JobResult {
         failure: Some(failure),
         exit_code: None,
-        message: Some(message),
+        message: Some(end.to_string()),
         output_len,
         artifacts: Vec::new(),
         usage: None,

@@ -13,6 +13,7 @@
 mod cancel;
 mod config;
 mod core;
+mod death;
 pub mod io;
 mod jobs;
 mod leases;
@@ -31,6 +32,7 @@ mod timers;
 
 pub use crate::core::NodeCore;
 pub use config::Config;
+pub use death::{By, Death};
 pub use io::{Budgets, Effect, Input, JobEvent, Record, Stop};
 
 #[cfg(test)]

@@ -23,9 +23,15 @@ use vk_step::{Core, Now};
 
 use crate::io::StartFacts;
 use crate::sizing::Sizes;
-use crate::{Budgets, Config, Effect, Input, JobEvent, NodeCore, Record};
+use crate::{Budgets, By, Config, Death, Effect, Input, JobEvent, NodeCore, Record};
 
 const MIB: u64 = 1 << 20;
+
+/// A job's process that is gone; nobody saw how.
+fn ended(output_len: u64) -> JobEvent {
+    let death = Death::default();
+    JobEvent::Ended { output_len, death }
+}
 
 fn id(n: u8) -> JobId {
     JobId::from_bytes([n; 16])

@@ -1,5 +1,6 @@
 //! The node's configuration: TOML, unknown keys refused with their line.
 
+mod images;
 mod place;
 mod registry;
 
@@ -13,6 +14,8 @@ use vk_hub_proto::hex::Hex;
 use vk_hub_proto::limit::INVENTORY_LIST;
 use vk_node_core::sizing::Sizes;
 
+pub use self::images::Images;
+use self::images::{OneOrMore, images};
 pub use self::registry::Registry;
 use self::registry::{RegistryTable, registry};
 use crate::size::Size;
@@ -34,6 +37,8 @@ pub struct Config {
     pub labels: Vec<Name>,
     /// The image of a job that names none.
     pub image: Option<String>,
+    /// Which images jobs may have, and when registries are asked for them.
+    pub images: Images,
     /// Registries that are spoken to in plain HTTP.
     pub insecure_registries: Vec<String>,
     /// Where caches are kept; without it there are none.
@@ -185,6 +190,10 @@ struct NetTable {
 #[serde(deny_unknown_fields, default)]
 struct ExecutorTable {
     image: Option<String>,
+    pull_policy: Option<OneOrMore>,
+    allowed_pull_policies: Option<OneOrMore>,
+    allowed_images: Vec<String>,
+    allowed_users: Vec<String>,
     vm: VmTable,
     schedule: ScheduleTable,
 }
@@ -298,6 +307,7 @@ impl Config {
         }
         let registry =
             registry(&file.registry, absolute).map_err(|(key, must)| wrong(key, &must))?;
+        let images = images(&file.executor).map_err(|(key, must)| wrong(key, &must))?;
         let listen = |table: &MetricsTable| table.listen.parse::<Listen>();
         let metrics = file.metrics.as_ref().map(listen).transpose();
         let metrics = metrics.map_err(|error| wrong("metrics.listen", &error.to_string()))?;
@@ -309,6 +319,7 @@ impl Config {
             no_runner,
             labels: file.node.labels,
             image: file.executor.image.filter(|image| !image.is_empty()),
+            images,
             insecure_registries: file.registry.insecure,
             registry,
             vm: Vm {

@@ -2,6 +2,7 @@
 
 pub mod attend;
 pub mod closing;
+mod death;
 pub mod directory;
 pub mod process;
 mod serve;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vk_hub_proto::JobId;
 use vk_hub_proto::job::{FailureClass, JobResult};
 use vk_node_core::io::{ClosingLine, DeadEnd};
-use vk_node_core::{JobEvent, Stop};
+use vk_node_core::{Death, JobEvent, Stop};
 
 use crate::script::Script;
 
@@ -120,7 +120,7 @@ impl Host {
             return 0;
         };
         let text = match &line.end {
-            DeadEnd::Died => "ERROR: the job's process died\n".to_owned(),
+            DeadEnd::Died { .. } => "ERROR: the job's process died\n".to_owned(),
             DeadEnd::NotSpawned { why } => format!("ERROR: no process: {why}\n"),
         };
         directory
@@ -138,7 +138,10 @@ impl Directory {
         match &self.result {
             Some(result) => JobEvent::Result(result.clone()),
             None if self.alive => JobEvent::Alive { output_len },
-            None if self.begun => JobEvent::Ended { output_len },
+            None if self.begun => JobEvent::Ended {
+                output_len,
+                death: Death::default(),
+            },
             None => JobEvent::NotStarted,
         }
     }

@@ -11,7 +11,7 @@ use vk_hub_proto::node_session::{
 };
 use vk_node_core::io::{StartFacts, Status};
 use vk_node_core::sizing::Sizes;
-use vk_node_core::{Budgets, Config, Effect, Input, JobEvent, NodeCore, Record};
+use vk_node_core::{Budgets, Config, Death, Effect, Input, JobEvent, NodeCore, Record};
 use vk_step::Core as _;
 
 use crate::breakage::Breakage;
@@ -367,7 +367,8 @@ impl World {
         let output_len = directory.output.len() as u64;
         let listens = |node: &Node| node.core.is_some() && directory.subscriber == Some(node.life);
         if self.nodes.get(index).is_some_and(listens) {
-            self.host_says(index, job, JobEvent::Ended { output_len });
+            let death = Death::default();
+            self.host_says(index, job, JobEvent::Ended { output_len, death });
         }
     }
 

@@ -47,7 +47,15 @@ fn a_job_whose_process_died_is_cleaned_up_and_ends_interrupted() {
     let mut node = Node::connected();
     node.run(1);
     node.job(1, JobEvent::Output { len: 100 });
-    let effects = node.job(1, JobEvent::Ended { output_len: 120 });
+    let by = By::Signal { signal: 11 };
+    let death = Death { by, oom_kills: 0 };
+    let effects = node.job(
+        1,
+        JobEvent::Ended {
+            output_len: 120,
+            death,
+        },
+    );
     assert_eq!(effects[0], Effect::CleanUp { job: id(1) });
     assert_eq!(chunks(&effects, 1), [(100, 20)]);
     // What it had is not given away before nothing of it is left running.
@@ -55,11 +63,15 @@ fn a_job_whose_process_died_is_cleaned_up_and_ends_interrupted() {
     let line = ClosingLine {
         own_len: 120,
         at: 120,
-        end: DeadEnd::Died,
+        end: DeadEnd::Died { death },
     };
-    let effects = node.job(1, JobEvent::CleanedUp);
-    assert_eq!(effects, [Effect::CloseOutput { job: id(1), line }]);
+    let close = [Effect::CloseOutput { job: id(1), line }];
+    assert_eq!(node.job(1, JobEvent::CleanedUp), close);
     assert_eq!(node.core.admission().committed_mib, 0);
+    // The next life knows it too, though nobody could see it now.
+    assert_eq!(node.restart(), close);
+    node.connect();
+    node.ack(1, 120);
     let effects = node.job(1, JobEvent::OutputClosed { len: 160 });
     assert_eq!(chunks(&effects, 1), [(120, 40)]);
     let effects = node.ack(1, 160);
@@ -67,6 +79,13 @@ fn a_job_whose_process_died_is_cleaned_up_and_ends_interrupted() {
         panic!("{effects:?}");
     };
     assert_eq!(result.failure, Some(FailureClass::Interrupted));
+    assert_eq!(
+        result.message.as_deref(),
+        Some(
+            "the job's process on its node ended without a result: it was killed by signal 11 \
+             (SIGSEGV)"
+        )
+    );
     assert_eq!(result.output_len, 160);
 }
 
@@ -75,7 +94,7 @@ fn a_job_whose_process_died_is_cleaned_up_and_ends_interrupted() {
 fn cleaning_up_ends_after_five_minutes_at_most() {
     let mut node = Node::connected();
     node.run(1);
-    node.job(1, JobEvent::Ended { output_len: 0 });
+    node.job(1, ended(0));
     assert_eq!(node.wait(299), []);
     let effects = node.wait(1);
     assert!(matches!(effects[..], [Effect::CloseOutput { .. }]));
@@ -88,19 +107,16 @@ fn after_a_host_crash_the_output_goes_on_at_the_larger_of_both_lengths() {
         let mut node = Node::connected();
         node.run(1);
         node.restart();
-        node.job(
-            1,
-            JobEvent::Ended {
-                output_len: own_len,
-            },
-        );
+        node.job(1, ended(own_len));
         assert_eq!(node.job(1, JobEvent::CleanedUp), []);
         node.connect();
         let effects = node.ack(1, hub_has);
         let line = ClosingLine {
             own_len,
             at,
-            end: DeadEnd::Died,
+            end: DeadEnd::Died {
+                death: Death::default(),
+            },
         };
         assert_eq!(effects[0], Effect::CloseOutput { job: id(1), line });
         let effects = node.job(1, JobEvent::OutputClosed { len: at + 30 });
@@ -117,7 +133,7 @@ fn a_dead_job_that_the_hub_gave_up_needs_no_last_line() {
     let mut node = Node::connected();
     node.run(1);
     node.restart();
-    node.job(1, JobEvent::Ended { output_len: 10 });
+    node.job(1, ended(10));
     node.job(1, JobEvent::CleanedUp);
     node.connect();
     let effects = node.cancel(1, CancelMode::Immediate);

@@ -300,7 +300,7 @@ impl World {
         match &disk.result {
             Some(result) => JobEvent::Result(result.clone()),
             None if disk.alive => JobEvent::Alive { output_len },
-            None if disk.began => JobEvent::Ended { output_len },
+            None if disk.began => ended(output_len),
             None => JobEvent::NotStarted,
         }
     }
@@ -400,7 +400,7 @@ impl World {
             if plan.dies && disk.turns == 2 {
                 disk.alive = false;
                 let output_len = disk.output;
-                events.push((*id, JobEvent::Ended { output_len }));
+                events.push((*id, ended(output_len)));
                 continue;
             }
             disk.output += 300_000;

@@ -258,3 +258,108 @@ fn the_hub_knows_a_registry_by_scheme_host_and_port() {
         assert_eq!(found.as_deref(), Some(url), "{repo}");
     }
 }
+
+/// CFG-11, SPEC-39
+#[test]
+fn which_images_jobs_may_have_is_read() {
+    use vk_hub_proto::job::PullPolicy::{Always, IfNotPresent, Never};
+    let none = parse("").unwrap().images;
+    assert_eq!(none, Images::default());
+    assert_eq!(
+        (none.pull_policy, none.allowed_pull_policies),
+        (vec![Always], vec![Always])
+    );
+    for (keys, own, allowed) in [
+        (
+            "pull_policy = \"if-not-present\"",
+            vec![IfNotPresent],
+            vec![IfNotPresent],
+        ),
+        (
+            "pull_policy = [\"always\", \"always\", \"if-not-present\"]",
+            vec![Always, Always, IfNotPresent],
+            vec![Always, Always, IfNotPresent],
+        ),
+        (
+            "allowed_pull_policies = [\"never\", \"always\"]",
+            vec![Always],
+            vec![Never, Always],
+        ),
+        (
+            "pull_policy = [\"never\"]\nallowed_pull_policies = \"never\"",
+            vec![Never],
+            vec![Never],
+        ),
+    ] {
+        let images = parse(&format!("[executor]\n{keys}")).unwrap().images;
+        assert_eq!(images.pull_policy, own, "{keys}");
+        assert_eq!(images.allowed_pull_policies, allowed, "{keys}");
+    }
+    let lists = "[executor]\nallowed_images = [\"debian:*\", \"registry.example.com/**\"]\n\
+                 allowed_users = [\"1000\"]";
+    let images = parse(lists).unwrap().images;
+    assert_eq!(
+        images.allowed_images,
+        ["debian:*", "registry.example.com/**"]
+    );
+    assert_eq!(images.allowed_users, ["1000"]);
+}
+
+/// CFG-11
+#[test]
+fn rules_of_images_that_cannot_be_are_refused_with_their_line_and_what_to_do() {
+    let long = format!("allowed_images = [\"{}\"]", "a".repeat(1025));
+    let many = format!("allowed_users = [{}]", "\"1\",".repeat(257));
+    for (keys, line, says) in [
+        (
+            "pull_policy = \"sometimes\"",
+            3,
+            "executor.pull_policy: \"sometimes\" is no policy: each is \"always\",",
+        ),
+        ("pull_policy = 1", 3, "a text, or a list of texts"),
+        ("pull_policy = []", 3, "1 to 10 policies"),
+        (
+            "image = \"a\"\nallowed_pull_policies = [\"Always\"]",
+            4,
+            "executor.allowed_pull_policies: \"Always\" is no policy",
+        ),
+        (
+            "allowed_pull_policies = [\"never\"]",
+            3,
+            "pull_policy (\"always\") is among them, so that no job",
+        ),
+        ("allowed_images = \"debian\"", 3, "allowed_images"),
+        (
+            "allowed_images = [\"debian\", \" \"]",
+            3,
+            "executor.allowed_images: \" \" is none: each is a pattern",
+        ),
+        (
+            "allowed_images = [\"debian:[0-9\"]",
+            3,
+            "is none: each is a pattern",
+        ),
+        (
+            "allowed_images = [\"{a,b\"]",
+            3,
+            "is none: each is a pattern",
+        ),
+        ("allowed_images = ['a\\']", 3, "is none: each is a pattern"),
+        (&long, 3, "at most 1024 bytes"),
+        (
+            "allowed_users = [\"\"]",
+            3,
+            "executor.allowed_users: \"\" is none",
+        ),
+        (&many, 3, "at most 256: leave some out"),
+        ("allowed_user = []", 3, "allowed_users"),
+    ] {
+        let error = parse(&format!("\n[executor]\n{keys}")).unwrap_err();
+        let at = [
+            format!("/etc/vk/config.toml:{line}: "),
+            format!("TOML parse error at line {line},"),
+        ];
+        let has_line = at.iter().any(|at| error.contains(at));
+        assert!(has_line && error.contains(says), "{keys}: {error}");
+    }
+}

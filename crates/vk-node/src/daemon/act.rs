@@ -174,9 +174,9 @@ impl Actor {
                 let started = start(&dir, plan, program).await;
                 released.done();
                 match started {
-                    Ok(started) => {
+                    Ok(spawned) => {
                         let attendant = Attendant::new(dir, read_orders, news);
-                        attendant.follow(started).await;
+                        attendant.follow(spawned).await;
                     }
                     Err(why) => {
                         let event = JobEvent::SpawnFailed { why };
@@ -251,16 +251,20 @@ fn clean_up(dir: &JobDir) -> Result<Option<JobEvent>, FileError> {
     Ok(Some(JobEvent::CleanedUp))
 }
 
-/// Starts the process where there is a plan; whether it was started just now.
-async fn start(dir: &JobDir, plan: Option<Plan>, program: JobProgram) -> Result<bool, String> {
+/// Starts the process where there is a plan.
+async fn start(
+    dir: &JobDir,
+    plan: Option<Plan>,
+    program: JobProgram,
+) -> Result<Option<Spawned>, String> {
     let Some(plan) = plan else {
-        return Ok(false);
+        return Ok(None);
     };
     let dir = dir.clone();
     let spawned = tokio::task::spawn_blocking(move || spawn(&dir, &plan, &program));
     match spawned.await {
         // One that ran before is followed like one that was started now.
-        Ok(Ok(Spawned::Started | Spawned::Before)) => Ok(true),
+        Ok(Ok(spawned)) => Ok(Some(spawned)),
         Ok(Err(error)) => Err(chain(&error)),
         Err(error) => Err(error.to_string()),
     }

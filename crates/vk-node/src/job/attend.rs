@@ -12,6 +12,7 @@ use vk_node_core::{JobEvent, Stop};
 
 use super::directory::{JobDir, Tenant};
 use super::socket;
+use super::spawn::Spawned;
 use super::wire::{FrameReader, FromJob, Progress, ToJob, VERSIONS, write_frame};
 
 /// How long a process that lives may take to answer before it is called alive unheard.
@@ -20,6 +21,8 @@ const UNHEARD: Duration = Duration::from_secs(10);
 const PAUSES: [u64; 6] = [5, 20, 100, 300, 1000, 3000];
 /// How long a process may take to take a frame.
 const FRAME: Duration = Duration::from_secs(10);
+/// How long the end of a child that let its lock go may take to be heard of.
+const EXIT: Duration = Duration::from_secs(10);
 
 /// What a job's process is to be told, as far as it is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,14 +89,15 @@ impl Attendant {
         }
     }
 
-    /// Follows the job's process to its end. `started` says that it was started just now, so that
-    /// one that is gone without a mark of having begun has ended rather than never run.
-    pub async fn follow(mut self, started: bool) {
+    /// Follows the job's process to its end. `spawned` says that it was started just now, so that
+    /// one that is gone without a mark of having begun has ended rather than never run; none where
+    /// it was looked for.
+    pub async fn follow(mut self, spawned: Option<Spawned>) {
         // Where nobody listens any more there is nothing to do.
-        let _ = self.attend(started).await;
+        let _ = self.attend(spawned).await;
     }
 
-    async fn attend(&mut self, started: bool) -> Result<(), Unheard> {
+    async fn attend(&mut self, spawned: Option<Spawned>) -> Result<(), Unheard> {
         let mut pauses = PAUSES.iter();
         let mut last = 0;
         let unheard = tokio::time::Instant::now() + UNHEARD;
@@ -121,7 +125,7 @@ impl Attendant {
             last = pauses.next().copied().unwrap_or(last.max(5));
             sleep(Duration::from_millis(last)).await;
         }
-        let end = self.end(started);
+        let end = self.end(spawned).await;
         self.tell(end).await
     }
 
@@ -217,21 +221,36 @@ impl Attendant {
     }
 
     /// What a job without a process has come to.
-    fn end(&self, started: bool) -> News {
-        let output_len = self.dir.output_len();
+    async fn end(&self, spawned: Option<Spawned>) -> News {
         let event = match self.dir.result() {
             Ok(Some(result)) => JobEvent::Result(result),
-            Ok(None) if !started && !self.alive && !self.dir.began() => JobEvent::NotStarted,
-            Ok(None) => JobEvent::Ended { output_len },
+            Ok(None) if spawned.is_none() && !self.alive && !self.dir.began() => {
+                JobEvent::NotStarted
+            }
+            Ok(None) => self.died(spawned).await,
             Err(error) => {
                 tracing::error!(job = %self.dir.job(), %error, "a job's result cannot be read");
-                JobEvent::Ended { output_len }
+                self.died(spawned).await
             }
         };
         News {
             events: vec![event],
             progress: self.dir.left_state(),
         }
+    }
+
+    /// That it is gone without a result, and what is known of it.
+    async fn died(&self, spawned: Option<Spawned>) -> JobEvent {
+        let exit = match spawned {
+            // Its lock is let go shortly before its parent hears of its end.
+            Some(Spawned::Started(exit)) => timeout(EXIT, exit).await.ok().and_then(Result::ok),
+            Some(Spawned::Before) | None => None,
+        };
+        let death = self.dir.began_as().died(exit);
+        let job = self.dir.job();
+        tracing::warn!(%job, "a job's process ended without a result: {death}");
+        let output_len = self.dir.output_len();
+        JobEvent::Ended { output_len, death }
     }
 
     async fn tell(&self, news: News) -> Result<(), Unheard> {

@@ -5,7 +5,7 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::time::SystemTime;
 
-use vk_node_core::io::{ClosingLine, DeadEnd};
+use vk_node_core::io::ClosingLine;
 use vk_trace::{Line, ReadTime, Secrets, Settings, Trace};
 
 use super::directory::JobDir;
@@ -47,15 +47,11 @@ fn close(job: &JobDir, line: &ClosingLine) -> io::Result<u64> {
 fn text(file: &File, line: &ClosingLine, stamped: bool) -> io::Result<Vec<u8>> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let at = ReadTime::since_epoch(since.unwrap_or_default());
-    let why = match &line.end {
-        DeadEnd::Died => "the job's process on its node ended without a result".to_owned(),
-        DeadEnd::NotSpawned { why } => format!("the job's process could not be started: {why}"),
-    };
     let lost = format!(
         "the node lost output from byte {} on; up to byte {} it was saved elsewhere",
         line.own_len, line.at
     );
-    let failed = format!("Job failed (system failure): {why}");
+    let failed = format!("Job failed (system failure): {}", line.end);
     let mut lines = vec![Line::Error(&failed)];
     if line.at > line.own_len {
         lines.insert(0, Line::Warning(&lost));
@@ -113,8 +109,16 @@ mod tests {
     use std::fs;
 
     use vk_hub_proto::JobId;
+    use vk_node_core::io::DeadEnd;
+    use vk_node_core::{By, Death};
 
     use super::*;
+
+    fn died() -> DeadEnd {
+        let by = By::Signal { signal: 9 };
+        let death = Death { by, oom_kills: 0 };
+        DeadEnd::Died { death }
+    }
 
     fn closed(output: &str, at: u64, end: DeadEnd) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
@@ -136,10 +140,10 @@ mod tests {
     /// FAIL-34
     #[test]
     fn a_dead_jobs_output_says_so_in_a_line_of_its_own_once() {
-        let bytes = closed("Running with vk\nmid", 19, DeadEnd::Died);
+        let bytes = closed("Running with vk\nmid", 19, died());
         let text = String::from_utf8(bytes).unwrap();
         let line = "\u{1b}[31;1mERROR: Job failed (system failure): the job's process on its node \
-                    ended without a result\u{1b}[0;m\n";
+                    ended without a result: it was killed by signal 9 (SIGKILL)\u{1b}[0;m\n";
         assert_eq!(text, format!("Running with vk\nmid\n{line}"));
     }
 
@@ -150,7 +154,7 @@ mod tests {
         let line = ClosingLine {
             own_len: 0,
             at: 0,
-            end: DeadEnd::Died,
+            end: died(),
         };
         assert_eq!(close_output(&job, &line).unwrap(), job.output_len());
         assert!(job.output_len() > 0);
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_the_host_lost_is_named_and_not_sent_again() {
-        let bytes = closed("abc\n", 100, DeadEnd::Died);
+        let bytes = closed("abc\n", 100, died());
         assert_eq!(&bytes[..4], b"abc\n");
         assert!(bytes[4..100].iter().all(|byte| *byte == 0));
         let text = String::from_utf8_lossy(&bytes[100..]).into_owned();

@@ -6,7 +6,7 @@
 //! | `plan.json` | daemon | how the job is to run; no secrets |
 //! | `lock` | job process | held exactly as long as it lives |
 //! | `job.sock` | job process | where it listens ([`super::wire`]) |
-//! | `began` | job process | durable before it does anything |
+//! | `began` | job process | durable before it does anything: in which start of the host, and what else tells later of what it died |
 //! | `output`, `result.json`, `work/` | what runs the job | see [`super::process::Runner`] |
 //! | `state.json` | job process | how the job stood at its end; not synced, for display |
 //! | `job.log` | job process | its own log |
@@ -22,6 +22,7 @@ use vk_hub_proto::dispatch::HubJobMessage;
 use vk_hub_proto::job::{CiJob, JobResult, JobSpec};
 use vk_node_core::io::RunPlan;
 
+use super::death::Began;
 use super::wire::Progress;
 use crate::durable::{
     FileError, private_dir, read_bounded, remove_file, remove_tree, sync_dir, write_private,
@@ -210,8 +211,16 @@ impl JobDir {
     /// # Errors
     /// The disk failed.
     pub fn mark_began(&self) -> Result<(), FileError> {
-        write_private(&self.file("began"), b"1\n")?;
+        let json = serde_json::to_vec(&Began::now()).unwrap_or_default();
+        write_private(&self.file("began"), &json)?;
         sync_dir(&self.path)
+    }
+
+    /// How its process began, as far as that is known.
+    pub(super) fn began_as(&self) -> Began {
+        let json = read_bounded(&self.file("began"), RESULT_BYTES);
+        let json = json.ok().flatten().unwrap_or_default();
+        serde_json::from_slice(&json).unwrap_or_default()
     }
 
     /// Whether a process of the job ever began.

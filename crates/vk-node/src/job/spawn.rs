@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use tokio::process::Command;
+use tokio::sync::oneshot;
 
+use super::death::TEST_BOOT_ID;
 use super::directory::{JobDir, Plan, Tenant};
 use super::socket;
 use crate::durable::FileError;
@@ -36,8 +38,11 @@ const PASSED: [&str; 8] = [
     "VK_ALLOW_PROCESS_VMM",
     "VK_TEST_ROOT",
 ];
-/// Where in builds with kill points the daemon finds its job processes' `VK_KILL_AT`.
-const JOB_KILL_AT: &str = "VK_JOB_KILL_AT";
+/// In builds with kill points: where the daemon finds what its job processes know under another name.
+const OF_TESTS: [(&str, &str); 2] = [
+    ("VK_JOB_KILL_AT", "VK_KILL_AT"),
+    (TEST_BOOT_ID, TEST_BOOT_ID),
+];
 
 impl JobProgram {
     /// This program, called with these arguments, in as little of this environment as it needs.
@@ -46,9 +51,13 @@ impl JobProgram {
     /// The program's own path cannot be found out.
     pub fn own(arguments: &[&str]) -> io::Result<JobProgram> {
         let passed = PASSED.iter().map(|name| (*name, *name));
-        let kill = cfg!(feature = "kill-points").then_some((JOB_KILL_AT, "VK_KILL_AT"));
+        let of_tests = if cfg!(feature = "kill-points") {
+            OF_TESTS.as_slice()
+        } else {
+            &[]
+        };
         let environment = passed
-            .chain(kill)
+            .chain(of_tests.iter().copied())
             .filter_map(|(from, to)| Some((to.into(), std::env::var_os(from)?)));
         Ok(JobProgram {
             program: std::env::current_exe()?,
@@ -58,16 +67,19 @@ impl JobProgram {
     }
 }
 
+/// Tells how a job's process ended, to whose child it is.
+pub type Exit = oneshot::Receiver<ExitStatus>;
+
 /// What came of an attempt to start a job's process.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Spawned {
-    /// It runs.
-    Started,
+    /// It runs, and this tells its end.
+    Started(Exit),
     /// One runs already, or began before: this one was not started.
     Before,
 }
 
-/// Starts the job's process, unless one runs or ever began.
+/// Starts the job's process, unless one runs or ever began. Call it within a runtime.
 ///
 /// # Errors
 /// It cannot be started.
@@ -87,7 +99,7 @@ pub fn spawn(job: &JobDir, plan: &Plan, by: &JobProgram) -> Result<Spawned, File
         .mode(0o600)
         .open(&log)
         .map_err(FileError::of("open", &log))?;
-    let child = Command::new(&by.program)
+    let mut child = Command::new(&by.program)
         .args(&by.arguments)
         .arg(job.path())
         .env_clear()
@@ -99,5 +111,12 @@ pub fn spawn(job: &JobDir, plan: &Plan, by: &JobProgram) -> Result<Spawned, File
         .spawn()
         .map_err(FileError::of("start", &by.program))?;
     tracing::debug!(job = %job.job(), pid = child.id(), "a job's process was started");
-    Ok(Spawned::Started)
+    let (tell, exit) = oneshot::channel();
+    tokio::spawn(async move {
+        // Waited for whether or not somebody listens.
+        if let Ok(status) = child.wait().await {
+            let _ = tell.send(status);
+        }
+    });
+    Ok(Spawned::Started(exit))
 }

@@ -96,13 +96,20 @@ impl Node {
     }
 
     pub fn start(&self) -> Daemon {
-        self.start_to_die_at(None)
+        self.start_with(&[])
     }
 
     /// A daemon that dies at this kill point, in builds that have them.
+    #[cfg(feature = "kill-points")]
     pub fn start_to_die_at(&self, at: Option<&str>) -> Daemon {
+        let at = at.map(|at| ("VK_KILL_AT", at));
+        self.start_with(at.as_slice())
+    }
+
+    /// A daemon with these in its environment.
+    pub fn start_with(&self, environment: &[(&str, &str)]) -> Daemon {
         let child = Command::new(std::env::current_exe().unwrap())
-            .envs(at.map(|at| ("VK_KILL_AT", at)))
+            .envs(environment.iter().copied())
             .args(["--exact", "daemon::daemon_process", "--nocapture"])
             .env(DIR, self.dir.path())
             .stdout(Stdio::null())

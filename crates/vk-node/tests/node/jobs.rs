@@ -12,7 +12,7 @@ use vk_node::job::attend::{Attendant, News, Orders};
 use vk_node::job::directory::{JobDir, Plan};
 use vk_node::job::spawn::{Spawned, spawn};
 use vk_node_core::io::RunPlan;
-use vk_node_core::{JobEvent, Stop};
+use vk_node_core::{By, JobEvent, Stop};
 
 use crate::gate::Gate;
 use crate::scripted::{TOKEN, program, start};
@@ -65,7 +65,7 @@ impl Bench {
         spawn(&self.job, &plan, &program()).unwrap()
     }
 
-    fn follow(&self, orders: Orders, started: bool) -> Followed {
+    fn follow(&self, orders: Orders, spawned: Option<Spawned>) -> Followed {
         let (send, read) = watch::channel(orders);
         let (tell, news) = mpsc::channel(16);
         let attendant = Attendant::new(self.job.clone(), read, tell);
@@ -73,7 +73,7 @@ impl Bench {
             orders: send,
             news,
             events: std::collections::VecDeque::new(),
-            task: tokio::spawn(attendant.follow(started)),
+            task: tokio::spawn(attendant.follow(spawned)),
         }
     }
 }
@@ -124,6 +124,14 @@ const GRANTED: Orders = Orders {
     stop: None,
 };
 
+/// How long the output of a process that is gone is, and how it ended.
+fn ended(event: &JobEvent) -> (u64, By) {
+    match event {
+        JobEvent::Ended { output_len, death } => (*output_len, death.by),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The pid a job said as its first line.
 fn pid(job: &JobDir) -> Pid {
     let said = std::fs::read_to_string(job.output()).unwrap();
@@ -135,16 +143,17 @@ fn pid(job: &JobDir) -> Pid {
 async fn a_job_runs_to_its_result_once_it_has_what_it_asked_for() {
     let bench = Bench::new();
     bench.create(&["say hello", "exit 3"]);
-    assert_eq!(bench.spawn(), Spawned::Started);
-    let mut job = bench.follow(Orders::default(), true);
+    let spawned = bench.spawn();
+    assert!(matches!(spawned, Spawned::Started(_)));
+    let mut job = bench.follow(Orders::default(), Some(spawned));
     assert_eq!(job.next().await, JobEvent::Alive { output_len: 0 });
     assert!(bench.job.began());
     job.orders.send_modify(|orders| orders.granted = true);
     assert_eq!(job.result().await, (Some(FailureClass::Script), 6));
     job.task.await.unwrap();
-    assert_eq!(bench.spawn(), Spawned::Before);
+    assert!(matches!(bench.spawn(), Spawned::Before));
     // Found again, by another daemon: over.
-    let mut again = bench.follow(GRANTED, false);
+    let mut again = bench.follow(GRANTED, None);
     assert_eq!(again.result().await, (Some(FailureClass::Script), 6));
     assert_eq!(std::fs::read(bench.job.output()).unwrap(), b"hello\n");
 }
@@ -161,16 +170,16 @@ async fn a_job_goes_on_while_nobody_follows_it_and_is_found_again() {
         &second.line(),
         "say three",
     ]);
-    bench.spawn();
-    let mut job = bench.follow(GRANTED, true);
+    let spawned = bench.spawn();
+    let mut job = bench.follow(GRANTED, Some(spawned));
     job.output(4).await;
     let standing = first.reached();
     job.task.abort();
     standing.open();
     let standing = second.reached();
-    let mut again = bench.follow(GRANTED, false);
+    let mut again = bench.follow(GRANTED, None);
     assert_eq!(again.next().await, JobEvent::Alive { output_len: 8 });
-    assert_eq!(bench.spawn(), Spawned::Before);
+    assert!(matches!(bench.spawn(), Spawned::Before));
     standing.open();
     assert_eq!(again.result().await, (None, 14));
 }
@@ -181,22 +190,23 @@ async fn a_killed_job_process_has_ended_and_never_runs_again() {
     let bench = Bench::new();
     let gate = bench.gate("1");
     bench.create(&["pid", &gate.line(), "say more"]);
-    bench.spawn();
-    let mut job = bench.follow(GRANTED, true);
+    let spawned = bench.spawn();
+    let mut job = bench.follow(GRANTED, Some(spawned));
     let standing = gate.reached();
     kill_process(pid(&bench.job), Signal::KILL).unwrap();
     let output_len = bench.job.output_len();
     loop {
-        match job.next().await {
-            JobEvent::Ended { output_len: len } => break assert_eq!(len, output_len),
-            JobEvent::Alive { .. } | JobEvent::Output { .. } => {}
-            other => panic!("{other:?}"),
+        let event = job.next().await;
+        if !matches!(event, JobEvent::Alive { .. } | JobEvent::Output { .. }) {
+            let by = By::Signal { signal: 9 };
+            break assert_eq!(ended(&event), (output_len, by));
         }
     }
     drop(standing);
-    assert_eq!(bench.spawn(), Spawned::Before);
-    let mut again = bench.follow(GRANTED, false);
-    assert_eq!(again.next().await, JobEvent::Ended { output_len });
+    assert!(matches!(bench.spawn(), Spawned::Before));
+    let mut again = bench.follow(GRANTED, None);
+    // Whose child it was not saw nothing of its end.
+    assert_eq!(ended(&again.next().await), (output_len, By::Unseen));
 }
 
 /// DISP-41
@@ -204,11 +214,11 @@ async fn a_killed_job_process_has_ended_and_never_runs_again() {
 async fn a_job_whose_process_never_began_is_told_from_one_that_died() {
     let bench = Bench::new();
     bench.create(&[]);
-    let mut job = bench.follow(GRANTED, false);
+    let mut job = bench.follow(GRANTED, None);
     assert_eq!(job.next().await, JobEvent::NotStarted);
     bench.job.mark_began().unwrap();
-    let mut job = bench.follow(GRANTED, false);
-    assert_eq!(job.next().await, JobEvent::Ended { output_len: 0 });
+    let mut job = bench.follow(GRANTED, None);
+    assert_eq!(ended(&job.next().await), (0, By::Unseen));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -216,15 +226,15 @@ async fn an_order_given_while_nobody_listens_is_told_when_somebody_does() {
     let bench = Bench::new();
     let gate = bench.gate("1");
     bench.create(&[&gate.line(), "say never"]);
-    bench.spawn();
-    let job = bench.follow(GRANTED, true);
+    let spawned = bench.spawn();
+    let job = bench.follow(GRANTED, Some(spawned));
     let _standing = gate.reached();
     job.task.abort();
     let orders = Orders {
         stop: Some(Stop::Immediate),
         ..GRANTED
     };
-    let mut again = bench.follow(orders, false);
+    let mut again = bench.follow(orders, None);
     assert_eq!(again.result().await, (Some(FailureClass::Canceled), 0));
 }
 
@@ -234,8 +244,8 @@ async fn a_host_that_stops_interrupts_its_jobs() {
     let bench = Bench::new();
     let gate = bench.gate("1");
     bench.create(&["pid", &gate.line(), "say never"]);
-    bench.spawn();
-    let mut job = bench.follow(GRANTED, true);
+    let spawned = bench.spawn();
+    let mut job = bench.follow(GRANTED, Some(spawned));
     let _standing = gate.reached();
     kill_process(pid(&bench.job), Signal::TERM).unwrap();
     assert_eq!(job.result().await.0, Some(FailureClass::Interrupted));
@@ -245,8 +255,8 @@ async fn a_host_that_stops_interrupts_its_jobs() {
 async fn a_job_that_cannot_be_run_ends_with_the_reason_in_its_trace() {
     let bench = Bench::new();
     bench.create(&["say begun", "broken"]);
-    bench.spawn();
-    let mut job = bench.follow(GRANTED, true);
+    let spawned = bench.spawn();
+    let mut job = bench.follow(GRANTED, Some(spawned));
     let (failure, len) = job.result().await;
     let output = std::fs::read_to_string(bench.job.output()).unwrap();
     assert_eq!(
@@ -261,8 +271,8 @@ async fn no_secret_is_in_a_job_processs_arguments_or_environment_and_it_has_a_se
     let bench = Bench::new();
     let gate = bench.gate("1");
     bench.create(&["pid", &gate.line()]);
-    bench.spawn();
-    let job = bench.follow(GRANTED, true);
+    let spawned = bench.spawn();
+    let job = bench.follow(GRANTED, Some(spawned));
     let standing = gate.reached();
     let pid = pid(&bench.job);
     let proc = Path::new("/proc").join(pid.to_string());

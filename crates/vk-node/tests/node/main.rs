@@ -10,6 +10,7 @@
 )]
 
 mod daemon;
+mod deaths;
 mod gate;
 mod hub;
 mod jobs;

@@ -227,7 +227,8 @@ async fn a_killed_job_process_ends_its_job_interrupted() {
     drop(standing);
     let output = std::fs::read_to_string(node.job(4).output()).unwrap();
     assert!(
-        output.starts_with(&said) && output.contains("ended without a result"),
+        output.starts_with(&said)
+            && output.contains("ended without a result: it was killed by signal 9 (SIGKILL)"),
         "{output}"
     );
     ack(&mut session, 4, output.len() as u64).await;

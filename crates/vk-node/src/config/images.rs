@@ -1,0 +1,168 @@
+//! `[executor]`: which images jobs may have, when registries are asked for them, and as whom scripts
+//! may run (SPEC-39).
+
+use serde::Deserialize;
+use vk_hub_proto::job::PullPolicy;
+
+/// Policies of one list at most: each is a try.
+const POLICIES_MAX: usize = 10;
+/// Patterns of images, and names of users, at most.
+const ALLOWED_MAX: usize = 256;
+/// Bytes of one of those at most.
+const ALLOWED_BYTES: usize = 1024;
+
+/// What the node says of jobs' images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Images {
+    /// Of a job that asks for none, tried in order; at least one.
+    pub pull_policy: Vec<PullPolicy>,
+    /// What a job may ask for; at least one of them is the node's own.
+    pub allowed_pull_policies: Vec<PullPolicy>,
+    /// Patterns of names; empty allows all.
+    pub allowed_images: Vec<String>,
+    /// Whom a job may name as its scripts' user; empty allows all.
+    pub allowed_users: Vec<String>,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        Self {
+            pull_policy: vec![PullPolicy::Always],
+            allowed_pull_policies: vec![PullPolicy::Always],
+            allowed_images: Vec::new(),
+            allowed_users: Vec::new(),
+        }
+    }
+}
+
+/// `"a"` or `["a", "b"]`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text, or a list of texts")]
+pub(super) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::More(more) => more,
+        }
+    }
+}
+
+type Wrong = (&'static str, String);
+
+/// What a file's keys make; else which key is wrong, and what to do.
+pub(super) fn images(table: &super::ExecutorTable) -> Result<Images, Wrong> {
+    let own = policies("executor.pull_policy", table.pull_policy.as_ref())?;
+    let own = own.unwrap_or_else(|| Images::default().pull_policy);
+    let key = "executor.allowed_pull_policies";
+    let allowed = policies(key, table.allowed_pull_policies.as_ref())?;
+    let allowed = allowed.unwrap_or_else(|| own.clone());
+    if !own.iter().any(|policy| allowed.contains(policy)) {
+        let must = format!(
+            "none of the node's own pull_policy ({}) is among them, so that no job without one of \
+             its own could run: add it, or change pull_policy",
+            list(&own)
+        );
+        return Err((key, must));
+    }
+    Ok(Images {
+        pull_policy: own,
+        allowed_pull_policies: allowed,
+        allowed_images: allowed_list(
+            "executor.allowed_images",
+            "a pattern of images such as \"registry.example.com/**\"",
+            &table.allowed_images,
+            is_closed,
+        )?,
+        allowed_users: allowed_list(
+            "executor.allowed_users",
+            "a user such as \"1000:1000\", as jobs write it",
+            &table.allowed_users,
+            |_| true,
+        )?,
+    })
+}
+
+fn policies(
+    key: &'static str,
+    given: Option<&OneOrMore>,
+) -> Result<Option<Vec<PullPolicy>>, Wrong> {
+    let Some(given) = given else {
+        return Ok(None);
+    };
+    let read = |text: &String| match text.as_str() {
+        "always" => Ok(PullPolicy::Always),
+        "if-not-present" => Ok(PullPolicy::IfNotPresent),
+        "never" => Ok(PullPolicy::Never),
+        _ => {
+            let must = format!(
+                "{text:?} is no policy: each is \"always\", \"if-not-present\" or \"never\""
+            );
+            Err((key, must))
+        }
+    };
+    let found: Vec<_> = given
+        .as_slice()
+        .iter()
+        .map(read)
+        .collect::<Result<_, _>>()?;
+    if found.is_empty() || found.len() > POLICIES_MAX {
+        let must = format!("it must have 1 to {POLICIES_MAX} policies, or be left out");
+        return Err((key, must));
+    }
+    Ok(Some(found))
+}
+
+fn list(policies: &[PullPolicy]) -> String {
+    let names = policies.iter().map(|policy| match policy {
+        PullPolicy::Always => "\"always\"",
+        PullPolicy::IfNotPresent => "\"if-not-present\"",
+        PullPolicy::Never => "\"never\"",
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether all brackets and braces of a pattern are closed and no backslash is its last.
+fn is_closed(pattern: &str) -> bool {
+    let (mut class, mut braces) = (false, 0_u32);
+    let mut bytes = pattern.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if bytes.next().is_none() => return false,
+            b'[' => class = true,
+            b']' => class = false,
+            b'{' => braces += 1,
+            b'}' => braces = braces.saturating_sub(1),
+            _ => {}
+        }
+    }
+    !class && braces == 0
+}
+
+fn allowed_list(
+    key: &'static str,
+    what: &str,
+    given: &[String],
+    has_form: fn(&str) -> bool,
+) -> Result<Vec<String>, Wrong> {
+    if given.len() > ALLOWED_MAX {
+        let must = format!("there are at most {ALLOWED_MAX}: leave some out");
+        return Err((key, must));
+    }
+    let sound = |text: &&String| {
+        !text.trim().is_empty()
+            && text.len() <= ALLOWED_BYTES
+            && !text.chars().any(char::is_control)
+            && has_form(text)
+    };
+    if let Some(wrong) = given.iter().find(|text| !sound(text)) {
+        let shown: String = wrong.chars().take(40).collect();
+        let must = format!("{shown:?} is none: each is {what}, of at most {ALLOWED_BYTES} bytes");
+        return Err((key, must));
+    }
+    Ok(given.to_vec())
+}
