@@ -8,6 +8,7 @@
 )]
 
 use proptest::prelude::*;
+use vk_fuzz::inputs;
 use vk_guest_proto::limits::{LENGTH_FIELD, MAX_CHUNK, MAX_FRAME, MAX_REQUEST};
 use vk_guest_proto::*;
 
@@ -241,45 +242,67 @@ fn canonical<F: Frame + std::fmt::Debug>(wire: &[u8], step: usize) {
     assert!(again.len() <= wire.len());
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+#[test]
+fn random_bytes_never_panic() {
+    inputs(
+        512,
+        (prop::collection::vec(any::<u8>(), 0..300), 1..40_usize),
+        |(wire, step)| {
+            canonical::<ControlToAgent>(&wire, step);
+            canonical::<ControlToHost>(&wire, step);
+            canonical::<StreamToAgent>(&wire, step);
+            canonical::<StreamToHost>(&wire, step);
+            let _ = Assembly::new().push(true, &wire);
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn random_bytes_never_panic(wire in prop::collection::vec(any::<u8>(), 0..300), step in 1..40_usize) {
-        canonical::<ControlToAgent>(&wire, step);
-        canonical::<ControlToHost>(&wire, step);
-        canonical::<StreamToAgent>(&wire, step);
-        canonical::<StreamToHost>(&wire, step);
-        let _ = Assembly::new().push(true, &wire);
-    }
-
-    #[test]
-    fn random_bodies_never_panic(
-        bodies in prop::collection::vec(
-            (0..16_u8, prop::collection::vec(prop_oneof![3 => 0..4_u8, 1 => any::<u8>()], 0..64)),
-            0..8,
+#[test]
+fn random_bodies_never_panic() {
+    inputs(
+        512,
+        (
+            prop::collection::vec(
+                (
+                    0..16_u8,
+                    prop::collection::vec(prop_oneof![3 => 0..4_u8, 1 => any::<u8>()], 0..64),
+                ),
+                0..8,
+            ),
+            1..40_usize,
         ),
-        step in 1..40_usize,
-    ) {
-        let mut wire = Vec::new();
-        for (kind, body) in bodies {
-            wire.extend(framed(&[vec![kind], body].concat()));
-        }
-        canonical::<ControlToAgent>(&wire, step);
-        canonical::<ControlToHost>(&wire, step);
-        canonical::<StreamToAgent>(&wire, step);
-        canonical::<StreamToHost>(&wire, step);
-    }
+        |(bodies, step)| {
+            let mut wire = Vec::new();
+            for (kind, body) in bodies {
+                wire.extend(framed(&[vec![kind], body].concat()));
+            }
+            canonical::<ControlToAgent>(&wire, step);
+            canonical::<ControlToHost>(&wire, step);
+            canonical::<StreamToAgent>(&wire, step);
+            canonical::<StreamToHost>(&wire, step);
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn a_bent_request_never_panics(at in 0..200_usize, to in any::<u8>(), cut in 0..300_usize) {
-        let frames = exec_with(vec![7; 100]).to_frames().unwrap();
-        let StreamToAgent::Request { part, .. } = &frames[0] else { panic!() };
-        let mut part = part.to_vec();
-        if let Some(byte) = part.get_mut(at) {
-            *byte = to;
-        }
-        part.truncate(cut);
-        let _ = Assembly::new().push(true, &part);
-    }
+#[test]
+fn a_bent_request_never_panics() {
+    inputs(
+        512,
+        (0..200_usize, any::<u8>(), 0..300_usize),
+        |(at, to, cut)| {
+            let frames = exec_with(vec![7; 100]).to_frames().unwrap();
+            let StreamToAgent::Request { part, .. } = &frames[0] else {
+                panic!()
+            };
+            let mut part = part.to_vec();
+            if let Some(byte) = part.get_mut(at) {
+                *byte = to;
+            }
+            part.truncate(cut);
+            let _ = Assembly::new().push(true, &part);
+            Ok(())
+        },
+    );
 }

@@ -84,6 +84,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Set for a dependency by path, so for ours.
     pub(crate) path: Option<PathBuf>,
+    /// `dev` or `build`; nothing for a program's own.
+    pub(crate) kind: Option<String>,
 }
 
 /// One thing a package builds.

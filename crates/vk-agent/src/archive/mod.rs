@@ -13,4 +13,6 @@ pub(crate) use streams::{archive_to, extract_from};
 pub(crate) use streams::{serve_in, serve_out};
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -1,12 +1,11 @@
-//! Archives that nobody made on purpose: bent, cut, glued. `VK_LONG` makes a million of each; `VK_SEED`
-//! and `VK_FUZZ` say which and how many.
+//! Archives that nobody made on purpose: bent, cut, glued.
 
 use std::fs::File;
 use std::io::{Cursor, Read as _, Write as _};
 use std::path::Path;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use vk_fuzz::inputs;
 use vk_hub_proto::job::ArtifactFormat;
 
 use super::unpack::unpack_from;
@@ -16,21 +15,6 @@ use super::{PackError, pack};
 const MOST: u64 = 1 << 16;
 /// Entries that a bent archive of these tests may come to: each costs a tar's blocks.
 const BLOCKS: u64 = 16 << 10;
-
-fn cases(few: u32) -> ProptestConfig {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
-    let usual = match std::env::var_os("VK_LONG") {
-        Some(_) => 1_000_000,
-        None => few.into(),
-    };
-    ProptestConfig {
-        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
-        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
-        // Nothing is written beside the sources.
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// One entry: its name, what it is, what it holds.
 type Entry = (Vec<u8>, u8, Vec<u8>);
@@ -161,86 +145,113 @@ fn glued(first: &[u8], second: &[u8]) -> Vec<u8> {
     [first, second].concat()
 }
 
-proptest! {
-    #![proptest_config(cases(400))]
-
-    /// GUEST-12, ART-17
-    #[test]
-    fn a_bent_zip_gives_a_tar_that_is_whole_and_within_bounds_or_an_error(
-        entries in entries(),
-        more in prop::option::of(entries()),
-        bends in bends(),
-        cut in prop::option::weighted(0.1, 0..400_usize),
-    ) {
-        let mut bytes = zip(&entries);
-        if let Some(more) = more {
-            bytes = glued(&bytes, &zip(&more));
-        }
-        bend(&mut bytes, &bends, cut);
-        let mut out = Vec::new();
-        let unpacked = unpack_from(Cursor::new(&bytes), &mut out, MOST);
-        prop_assert!(out.len() as u64 <= MOST + BLOCKS);
-        if unpacked.is_ok() {
-            check_tar(&out)?;
-        }
-    }
-
-    /// GUEST-12, GUEST-07
-    #[test]
-    fn a_bent_tar_becomes_an_archive_within_the_cap_or_an_error(
-        entries in entries(),
-        bends in bends(),
-        mended in prop::collection::vec(0..8_usize, 0..3),
-        cut in prop::option::weighted(0.1, 0..4000_usize),
-        cap in 0..4000_u64,
-        format in prop::sample::select(vec![
-            ArtifactFormat::Zip, ArtifactFormat::Zipzstd, ArtifactFormat::Gzip,
-            ArtifactFormat::Raw, ArtifactFormat::Tarzstd,
-        ]),
-    ) {
-        let mut bytes = tar(&entries);
-        bend(&mut bytes, &bends, cut);
-        for block in mended {
-            mend(&mut bytes, block);
-        }
-        SCRATCH.with(|dir| {
-            let to = dir.path().join("archive");
-            // What an earlier one left is not this one's.
-            let _ = std::fs::remove_file(&to);
-            let packed = pack(bytes.as_slice(), &to, format, cap);
-            let made = std::fs::metadata(&to).map_or(0, |file| file.len());
-            prop_assert!(made <= cap, "{made} of {cap}: {packed:?}");
-            if let Err(PackError::TooLarge(told)) = packed {
-                prop_assert_eq!(told, cap);
+/// GUEST-12, ART-17
+#[test]
+fn a_bent_zip_gives_a_tar_that_is_whole_and_within_bounds_or_an_error() {
+    inputs(
+        400,
+        (
+            entries(),
+            prop::option::of(entries()),
+            bends(),
+            prop::option::weighted(0.1, 0..400_usize),
+        ),
+        |(entries, more, bends, cut)| {
+            let mut bytes = zip(&entries);
+            if let Some(more) = more {
+                bytes = glued(&bytes, &zip(&more));
+            }
+            bend(&mut bytes, &bends, cut);
+            let mut out = Vec::new();
+            let unpacked = unpack_from(Cursor::new(&bytes), &mut out, MOST);
+            prop_assert!(out.len() as u64 <= MOST + BLOCKS);
+            if unpacked.is_ok() {
+                check_tar(&out)?;
             }
             Ok(())
-        })?;
-    }
+        },
+    );
+}
 
-    /// ART-16
-    #[test]
-    fn files_of_any_name_are_joined_by_gzip_and_read_back(
-        files in prop::collection::vec(
-            (prop::collection::vec(1..=255_u8, 1..60), prop::collection::vec(any::<u8>(), 0..60)),
+/// GUEST-12, GUEST-07
+#[test]
+fn a_bent_tar_becomes_an_archive_within_the_cap_or_an_error() {
+    inputs(
+        400,
+        (
+            entries(),
+            bends(),
+            prop::collection::vec(0..8_usize, 0..3),
+            prop::option::weighted(0.1, 0..4000_usize),
+            0..4000_u64,
+            prop::sample::select(vec![
+                ArtifactFormat::Zip,
+                ArtifactFormat::Zipzstd,
+                ArtifactFormat::Gzip,
+                ArtifactFormat::Raw,
+                ArtifactFormat::Tarzstd,
+            ]),
+        ),
+        |(entries, bends, mended, cut, cap, format)| {
+            let mut bytes = tar(&entries);
+            bend(&mut bytes, &bends, cut);
+            for block in mended {
+                mend(&mut bytes, block);
+            }
+            SCRATCH.with(|dir| {
+                let to = dir.path().join("archive");
+                // What an earlier one left is not this one's.
+                let _ = std::fs::remove_file(&to);
+                let packed = pack(bytes.as_slice(), &to, format, cap);
+                let made = std::fs::metadata(&to).map_or(0, |file| file.len());
+                prop_assert!(made <= cap, "{made} of {cap}: {packed:?}");
+                if let Err(PackError::TooLarge(told)) = packed {
+                    prop_assert_eq!(told, cap);
+                }
+                Ok(())
+            })?;
+            Ok(())
+        },
+    );
+}
+
+/// ART-16
+#[test]
+fn files_of_any_name_are_joined_by_gzip_and_read_back() {
+    inputs(
+        400,
+        prop::collection::vec(
+            (
+                prop::collection::vec(1..=255_u8, 1..60),
+                prop::collection::vec(any::<u8>(), 0..60),
+            ),
             1..4,
         ),
-    ) {
-        let files: Vec<Entry> = files
-            .into_iter()
-            .map(|(name, content)| {
-                // A tar's name has no slash at its end where it is a file's.
-                let name = [name.as_slice(), b"x"].concat();
-                (name, 0, content)
-            })
-            .collect();
-        let bytes = tar(&files);
-        SCRATCH.with(|dir| {
-            let to = dir.path().join("gzip");
-            pack(bytes.as_slice(), &to, ArtifactFormat::Gzip, MOST).unwrap();
-            prop_assert_eq!(gunzip(&to), files.iter().flat_map(|file| file.2.clone()).collect::<Vec<_>>());
+        |files| {
+            let files: Vec<Entry> = files
+                .into_iter()
+                .map(|(name, content)| {
+                    // A tar's name has no slash at its end where it is a file's.
+                    let name = [name.as_slice(), b"x"].concat();
+                    (name, 0, content)
+                })
+                .collect();
+            let bytes = tar(&files);
+            SCRATCH.with(|dir| {
+                let to = dir.path().join("gzip");
+                pack(bytes.as_slice(), &to, ArtifactFormat::Gzip, MOST).unwrap();
+                prop_assert_eq!(
+                    gunzip(&to),
+                    files
+                        .iter()
+                        .flat_map(|file| file.2.clone())
+                        .collect::<Vec<_>>()
+                );
+                Ok(())
+            })?;
             Ok(())
-        })?;
-    }
+        },
+    );
 }
 
 fn gunzip(path: &Path) -> Vec<u8> {

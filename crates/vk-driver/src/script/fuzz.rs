@@ -1,12 +1,12 @@
-//! Hostile variables, seen by what real shells make of them: a thousand at a time. `VK_LONG` makes a
-//! million; `VK_SEED` and `VK_FUZZ` say which and how many.
+//! Hostile variables, seen by what real shells make of them: a thousand at a time.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use proptest::test_runner::TestCaseResult;
+use vk_fuzz::{Plan, inputs_of};
 
 use super::compose::is_exportable;
 use super::quote::{ansi_c, single};
@@ -16,20 +16,10 @@ use super::{Shell, Wrapped};
 /// How many variables one shell gets.
 const BATCH: usize = 1000;
 
-fn cases(few: u32, each: usize) -> ProptestConfig {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
-    let usual = match std::env::var_os("VK_LONG") {
-        Some(_) => 1_000_000,
-        None => u64::from(few) * each as u64,
-    };
-    let count = asked("VK_FUZZ").unwrap_or(usual).div_ceil(each as u64);
-    ProptestConfig {
-        cases: u32::try_from(count).unwrap(),
-        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        max_shrink_iters: 4000,
-        ..ProptestConfig::default()
-    }
+/// Judges `few` batches, or as many as have the inputs that are asked for.
+fn batches<S: Strategy>(few: u64, strategy: &S, judge: impl Fn(S::Value) -> TestCaseResult) {
+    let each = BATCH as u64;
+    inputs_of(Plan::asked(few * each), each, strategy, judge);
 }
 
 /// What ends a word, begins another, or runs something where it is not quoted as it should be.
@@ -242,17 +232,17 @@ fn check(
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(cases(1, 2 * BATCH))]
-
-    /// STAGE-13, STAGE-35
-    #[test]
-    fn hostile_variables_arrive_as_they_are_and_run_nothing(
-        mut variables in prop::collection::vec((name(), text(), prop::bool::weighted(0.02)), BATCH),
-        long in prop::option::weighted(0.2, (131_000_usize..131_100, piece())),
-    ) {
+/// STAGE-13, STAGE-35
+#[test]
+fn hostile_variables_arrive_as_they_are_and_run_nothing() {
+    let variable = (name(), text(), prop::bool::weighted(0.02));
+    let variables = prop::collection::vec(variable, BATCH);
+    let long = prop::option::weighted(0.2, (131_000_usize..131_100, piece()));
+    batches(2, &(variables, long), |(mut variables, long)| {
         if let Some((len, piece)) = long {
-            let value = String::from_utf8_lossy(&piece).replace('\0', "").repeat(len);
+            let value = String::from_utf8_lossy(&piece)
+                .replace('\0', "")
+                .repeat(len);
             let end = value.floor_char_boundary(len);
             variables.push(("LONG".to_owned(), value[..end].to_owned(), false));
         }
@@ -260,13 +250,15 @@ proptest! {
             let dir = tempfile::tempdir().unwrap();
             check(shell, &variables, dir.path())?;
         }
-    }
+        Ok(())
+    });
+}
 
-    /// STAGE-13
-    #[test]
-    fn words_of_any_bytes_arrive_as_they_are_and_run_nothing(
-        values in prop::collection::vec(bytes(), BATCH),
-    ) {
+/// STAGE-13
+#[test]
+fn words_of_any_bytes_arrive_as_they_are_and_run_nothing() {
+    let values = prop::collection::vec(bytes(), BATCH);
+    batches(2, &values, |values| {
         for shell in [Shell::Bash, Shell::Sh] {
             let (mut body, mut expected) = (Vec::new(), BTreeMap::new());
             for (nth, value) in values.iter().enumerate() {
@@ -281,10 +273,18 @@ proptest! {
             let dir = tempfile::tempdir().unwrap();
             let place = dir.path().to_str().unwrap().to_owned();
             body.extend(format!("cd {place}\n/usr/bin/env -0\n").into_bytes());
-            let output = run(shell, &Wrapped { shell, xtrace: false, body }.text());
-            prop_assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let xtrace = false;
+            let wrapped = Wrapped {
+                shell,
+                xtrace,
+                body,
+            };
+            let output = run(shell, &wrapped.text());
+            let said = String::from_utf8_lossy(&output.stderr);
+            prop_assert!(output.status.success(), "{}", said);
             prop_assert_eq!(differs(&told(&output.stdout, "-"), &expected), None);
             prop_assert!(!Path::new("canary").exists() && !dir.path().join("canary").exists());
         }
-    }
+        Ok(())
+    });
 }

@@ -1,31 +1,16 @@
-//! Frames that a hostile peer sends: valid ones, bent where their structure is. `VK_LONG` makes a
-//! million; `VK_SEED` and `VK_FUZZ` say which and how many.
+//! Frames that a hostile peer sends: valid ones, bent where their structure is.
 
 use std::fmt::Debug;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use vk_fuzz::inputs;
 use vk_guest_proto::limits::{LENGTH_FIELD, MAX_FRAME};
 use vk_guest_proto::*;
 
 use crate::kinds::{
     control_end, control_to_host, op, request, stream_end, stream_to_agent, stream_to_host,
 };
-
-fn cases(few: u32) -> ProptestConfig {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
-    let usual = match std::env::var_os("VK_LONG") {
-        Some(_) => 1_000_000,
-        None => few.into(),
-    };
-    ProptestConfig {
-        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
-        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// What is done to a message of whole frames.
 #[derive(Clone, Debug)]
@@ -190,78 +175,97 @@ fn read<F: Frame + Debug>(
     Ok(frames)
 }
 
-proptest! {
-    #![proptest_config(cases(200))]
+#[test]
+fn bent_frames_are_read_as_they_are_spelled_or_refused() {
+    inputs(
+        200,
+        (
+            (vec(control_to_host(), 0..5), control_end()),
+            (vec(stream_to_host(), 0..5), stream_end()),
+            (
+                vec((any::<u32>(), op()), 0..3),
+                vec(stream_to_agent(), 0..3),
+            ),
+            vec(bend(), 1..5),
+            1..300_usize,
+        ),
+        |(control, stream, asked, bends, step)| {
+            let control = [control.0, vec![control.1]].concat();
+            let stream = [stream.0, vec![stream.1]].concat();
+            let ops = asked
+                .0
+                .into_iter()
+                .map(|(id, op)| ControlToAgent::Request { id, op });
+            let ops: Vec<_> = ops.collect();
+            let control = bent(encoded(&control), &bends);
+            let stream = bent(encoded(&stream), &bends);
+            reads::<ControlToHost>(&control, step)?;
+            reads::<StreamToHost>(&stream, step)?;
+            // And what one kind of stream says on another.
+            reads::<StreamToHost>(&control, step)?;
+            reads::<ControlToHost>(&stream, step)?;
+            reads::<ControlToAgent>(&bent(encoded(&ops), &bends), step)?;
+            reads::<StreamToAgent>(&bent(encoded(&asked.1), &bends), step)?;
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn bent_frames_are_read_as_they_are_spelled_or_refused(
-        control in (vec(control_to_host(), 0..5), control_end()),
-        stream in (vec(stream_to_host(), 0..5), stream_end()),
-        asked in (vec((any::<u32>(), op()), 0..3), vec(stream_to_agent(), 0..3)),
-        bends in vec(bend(), 1..5),
-        step in 1..300_usize,
-    ) {
-        let control = [control.0, vec![control.1]].concat();
-        let stream = [stream.0, vec![stream.1]].concat();
-        let ops = asked.0.into_iter().map(|(id, op)| ControlToAgent::Request { id, op });
-        let ops: Vec<_> = ops.collect();
-        let control = bent(encoded(&control), &bends);
-        let stream = bent(encoded(&stream), &bends);
-        reads::<ControlToHost>(&control, step)?;
-        reads::<StreamToHost>(&stream, step)?;
-        // And what one kind of stream says on another.
-        reads::<StreamToHost>(&control, step)?;
-        reads::<ControlToHost>(&stream, step)?;
-        reads::<ControlToAgent>(&bent(encoded(&ops), &bends), step)?;
-        reads::<StreamToAgent>(&bent(encoded(&asked.1), &bends), step)?;
-    }
-
-    #[test]
-    fn a_bent_request_is_read_as_it_is_spelled_or_refused(
-        request in request(),
-        bends in vec(bend(), 1..4),
-        parts in 1..200_usize,
-    ) {
-        let frames = request.to_frames().unwrap();
-        let mut bytes = Vec::new();
-        for frame in &frames {
-            if let StreamToAgent::Request { part, .. } = frame {
-                bytes.extend_from_slice(part);
-            }
-        }
-        let bytes = bent(vec![bytes], &bends);
-        let (mut assembly, count) = (Assembly::new(), bytes.len().div_ceil(parts).max(1));
-        for (nth, part) in bytes.chunks(parts).enumerate() {
-            match assembly.push(nth + 1 == count, part) {
-                Ok(None) => prop_assert!(nth + 1 < count),
-                Ok(Some(request)) => {
-                    let again = request.to_frames().unwrap();
-                    let again = again.iter().flat_map(|frame| match frame {
-                        StreamToAgent::Request { part, .. } => part.to_vec(),
-                        _ => Vec::new(),
-                    });
-                    prop_assert_eq!(again.collect::<Vec<u8>>(), bytes.clone());
-                    break;
+#[test]
+fn a_bent_request_is_read_as_it_is_spelled_or_refused() {
+    inputs(
+        200,
+        (request(), vec(bend(), 1..4), 1..200_usize),
+        |(request, bends, parts)| {
+            let frames = request.to_frames().unwrap();
+            let mut bytes = Vec::new();
+            for frame in &frames {
+                if let StreamToAgent::Request { part, .. } = frame {
+                    bytes.extend_from_slice(part);
                 }
-                Err(_) => break,
             }
-        }
-    }
+            let bytes = bent(vec![bytes], &bends);
+            let (mut assembly, count) = (Assembly::new(), bytes.len().div_ceil(parts).max(1));
+            for (nth, part) in bytes.chunks(parts).enumerate() {
+                match assembly.push(nth + 1 == count, part) {
+                    Ok(None) => prop_assert!(nth + 1 < count),
+                    Ok(Some(request)) => {
+                        let again = request.to_frames().unwrap();
+                        let again = again.iter().flat_map(|frame| match frame {
+                            StreamToAgent::Request { part, .. } => part.to_vec(),
+                            _ => Vec::new(),
+                        });
+                        prop_assert_eq!(again.collect::<Vec<u8>>(), bytes.clone());
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn a_bent_opening_is_an_agents_or_none(
-        mut secret in any::<[u8; SECRET_LEN]>(),
-        stream in any::<u32>(),
-        bends in vec((0..OPENING_LEN, any::<u8>()), 0..3),
-    ) {
-        let opening = Opening::new(Secret::take(&mut secret), Purpose::Exec, stream);
-        let mut bytes = opening.encode();
-        for (at, to) in bends {
-            bytes[at] = to;
-        }
-        if let Ok(read) = Opening::decode(&bytes) {
-            prop_assert_eq!(read.encode(), bytes);
-            prop_assert!(read.choose() <= HIGHEST_VERSION);
-        }
-    }
+#[test]
+fn a_bent_opening_is_an_agents_or_none() {
+    inputs(
+        200,
+        (
+            any::<[u8; SECRET_LEN]>(),
+            any::<u32>(),
+            vec((0..OPENING_LEN, any::<u8>()), 0..3),
+        ),
+        |(mut secret, stream, bends)| {
+            let opening = Opening::new(Secret::take(&mut secret), Purpose::Exec, stream);
+            let mut bytes = opening.encode();
+            for (at, to) in bends {
+                bytes[at] = to;
+            }
+            if let Ok(read) = Opening::decode(&bytes) {
+                prop_assert_eq!(read.encode(), bytes);
+                prop_assert!(read.choose() <= HIGHEST_VERSION);
+            }
+            Ok(())
+        },
+    );
 }

@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use vk_fuzz::inputs;
 use vk_guest_proto::*;
 
 use crate::kinds::{
@@ -39,36 +40,52 @@ where
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+#[test]
+fn control_frames_arrive() {
+    inputs(
+        128,
+        (
+            vec((any::<u32>(), op()), 0..8),
+            vec(control_to_host(), 0..8),
+            control_end(),
+            1..5000_usize,
+        ),
+        |(ops, answers, end, step)| {
+            let requests: Vec<_> = ops
+                .into_iter()
+                .map(|(id, op)| ControlToAgent::Request { id, op })
+                .collect();
+            arrives(&requests, step)?;
+            arrives(&[answers, vec![end]].concat(), step)?;
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn control_frames_arrive(
-        ops in vec((any::<u32>(), op()), 0..8),
-        answers in vec(control_to_host(), 0..8),
-        end in control_end(),
-        step in 1..5000_usize,
-    ) {
-        let requests: Vec<_> =
-            ops.into_iter().map(|(id, op)| ControlToAgent::Request { id, op }).collect();
-        arrives(&requests, step)?;
-        arrives(&[answers, vec![end]].concat(), step)?;
-    }
+#[test]
+fn stream_frames_arrive() {
+    inputs(
+        128,
+        (
+            vec(stream_to_agent(), 0..8),
+            vec(stream_to_host(), 0..8),
+            stream_end(),
+            1..5000_usize,
+        ),
+        |(sent, heard, end, step)| {
+            arrives(&[sent, vec![StreamToAgent::End]].concat(), step)?;
+            arrives(&[heard, vec![end]].concat(), step)?;
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn stream_frames_arrive(
-        sent in vec(stream_to_agent(), 0..8),
-        heard in vec(stream_to_host(), 0..8),
-        end in stream_end(),
-        step in 1..5000_usize,
-    ) {
-        arrives(&[sent, vec![StreamToAgent::End]].concat(), step)?;
-        arrives(&[heard, vec![end]].concat(), step)?;
-    }
-
-    #[test]
-    fn requests_arrive(request in request()) {
-        let frames = request.to_frames().map_err(|e| TestCaseError::fail(e.to_string()))?;
+#[test]
+fn requests_arrive() {
+    inputs(128, request(), |request| {
+        let frames = request
+            .to_frames()
+            .map_err(|e| TestCaseError::fail(e.to_string()))?;
         let mut assembly = Assembly::new();
         let mut got = None;
         for frame in &frames {
@@ -80,5 +97,6 @@ proptest! {
             }
         }
         prop_assert_eq!(got, Some(request));
-    }
+        Ok(())
+    });
 }

@@ -1,5 +1,5 @@
 //! Output that nobody writes on purpose, against the rules by their definition: slow, one pass after
-//! another, over all of it. `VK_LONG` makes a million; `VK_SEED` and `VK_FUZZ` say which and how many.
+//! another, over all of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,22 +12,8 @@
 mod model;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
+use vk_fuzz::inputs;
 use vk_trace::{Kind, Origin, ReadTime, Secrets, Settings, Trace};
-
-fn cases(few: u32) -> ProptestConfig {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
-    let usual = match std::env::var_os("VK_LONG") {
-        Some(_) => 1_000_000,
-        None => few.into(),
-    };
-    ProptestConfig {
-        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
-        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// A secret: short and like itself, or a word.
 fn secret() -> impl Strategy<Value = String> {
@@ -147,31 +133,39 @@ fn unstamped(stamped: &[u8]) -> Vec<u8> {
     text
 }
 
-proptest! {
-    #![proptest_config(cases(300))]
-
-    /// STAGE-24, STAGE-25, STAGE-26, STAGE-27, STAGE-29
-    #[test]
-    fn any_output_in_any_reads_is_what_one_pass_after_another_makes_of_it(
-        mut phrases in prop::collection::vec(secret(), 0..7),
-        (bytes, cuts) in output(),
-    ) {
-        phrases.sort();
-        let expected = model::masked(&phrases, &bytes);
-        let plain = trace(&phrases, &bytes, &cuts, false);
-        prop_assert_eq!(
-            String::from_utf8_lossy(&plain), String::from_utf8_lossy(&expected),
-            "{:?} {:?} {:?}", phrases, String::from_utf8_lossy(&bytes), cuts
-        );
-        // A line that the stream's end leaves unfinished is ended.
-        let mut expected = expected;
-        if expected.last().is_some_and(|last| *last != b'\n') {
-            expected.push(b'\n');
-        }
-        let stamped = unstamped(&trace(&phrases, &bytes, &cuts, true));
-        prop_assert_eq!(
-            String::from_utf8_lossy(&stamped), String::from_utf8_lossy(&expected),
-            "{:?} {:?} {:?}", phrases, String::from_utf8_lossy(&bytes), cuts
-        );
-    }
+/// STAGE-24, STAGE-25, STAGE-26, STAGE-27, STAGE-29
+#[test]
+fn any_output_in_any_reads_is_what_one_pass_after_another_makes_of_it() {
+    inputs(
+        300,
+        (prop::collection::vec(secret(), 0..7), output()),
+        |(mut phrases, (bytes, cuts))| {
+            phrases.sort();
+            let expected = model::masked(&phrases, &bytes);
+            let plain = trace(&phrases, &bytes, &cuts, false);
+            prop_assert_eq!(
+                String::from_utf8_lossy(&plain),
+                String::from_utf8_lossy(&expected),
+                "{:?} {:?} {:?}",
+                phrases,
+                String::from_utf8_lossy(&bytes),
+                cuts
+            );
+            // A line that the stream's end leaves unfinished is ended.
+            let mut expected = expected;
+            if expected.last().is_some_and(|last| *last != b'\n') {
+                expected.push(b'\n');
+            }
+            let stamped = unstamped(&trace(&phrases, &bytes, &cuts, true));
+            prop_assert_eq!(
+                String::from_utf8_lossy(&stamped),
+                String::from_utf8_lossy(&expected),
+                "{:?} {:?} {:?}",
+                phrases,
+                String::from_utf8_lossy(&bytes),
+                cuts
+            );
+            Ok(())
+        },
+    );
 }

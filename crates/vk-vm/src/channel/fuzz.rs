@@ -1,16 +1,16 @@
 //! An agent that has turned against its host: any frames in any order, bent ones too, on any stream, or
-//! nothing at all. `VK_LONG` makes a million; `VK_SEED` and `VK_FUZZ` say which and how many.
+//! nothing at all.
 
 use std::cell::Cell;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use vk_fuzz::inputs;
 use vk_guest_proto::{
     Answer, Channel, ControlToAgent, ControlToHost, Decoder, Exec, ExecEnd, ExitStatus, Failure,
     FailureCode, FileIn, FileInfo, FileKind, FileOut, Frame, Hello, Mode, Note, NoteCode, Op,
@@ -28,20 +28,6 @@ use crate::death::Lifeline;
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 /// What a command may say.
 const OUTPUT_MAX: usize = 200;
-
-fn cases(few: u32) -> ProptestConfig {
-    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
-    let usual = match std::env::var_os("VK_LONG") {
-        Some(_) => 1_000_000,
-        None => few.into(),
-    };
-    ProptestConfig {
-        cases: u32::try_from(asked("VK_FUZZ").unwrap_or(usual)).unwrap(),
-        rng_seed: RngSeed::Fixed(asked("VK_SEED").unwrap_or(1)),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// What the agent does where an honest one would answer.
 #[derive(Clone, Debug)]
@@ -479,22 +465,25 @@ async fn whole(
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(cases(400))]
-
-    #[test]
-    fn whatever_an_agent_does_everything_asked_of_it_has_an_end(
-        greeting in prop_oneof![9 => Just(Reply::Honest), 1 => reply()],
-        replies in prop::collection::vec(reply(), 0..8),
-        dials in prop::collection::vec(dial(), 0..4),
-        wants in prop::collection::vec(want(), 1..5),
-    ) {
-        note_panics();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(whole(greeting, replies, dials, wants))?;
-    }
+#[test]
+fn whatever_an_agent_does_everything_asked_of_it_has_an_end() {
+    inputs(
+        400,
+        (
+            prop_oneof![9 => Just(Reply::Honest), 1 => reply()],
+            prop::collection::vec(reply(), 0..8),
+            prop::collection::vec(dial(), 0..4),
+            prop::collection::vec(want(), 1..5),
+        ),
+        |(greeting, replies, dials, wants)| {
+            note_panics();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            runtime.block_on(whole(greeting, replies, dials, wants))?;
+            Ok(())
+        },
+    );
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Breach;
-use crate::workspace::{Metadata, Package};
+use crate::workspace::{Dependency, Metadata, Package};
 
 /// Each crate's floor. Crates of later work stand here before they exist.
 const FLOORS: [(&str, u8); 28] = [
@@ -39,6 +39,9 @@ const FLOORS: [(&str, u8); 28] = [
 
 /// Crates that may import these of ours only.
 const ONLY: [(&str, &[&str]); 2] = [("vk-agent", &["vk-guest-proto"]), ("xtask", &[])];
+
+/// Crates that any crate's tests may import, and nothing else of any: they lie on no floor.
+const TESTS_ONLY: [&str; 1] = ["vk-fuzz"];
 
 /// What a crate must not know though it lies lower, and why.
 const NEVER: [(&str, &[&str], &str); 7] = [
@@ -127,16 +130,27 @@ fn check_crate(package: &Package) -> Vec<Breach> {
         .iter()
         .find(|(name, _)| *name == package.name)
         .map(|(_, only)| *only);
+    if TESTS_ONLY.contains(&package.name.as_str()) {
+        return check_imports(package, &manifest, Some(&[]));
+    }
     if floor(&package.name).is_none() && only.is_none() {
         let what = "this crate has no floor: give it one in ARCHITECTURE.md and in xtask";
         return vec![Breach::in_file(&manifest, what)];
     }
+    check_imports(package, &manifest, only)
+}
+
+fn check_imports(package: &Package, manifest: &Path, only: Option<&[&str]>) -> Vec<Breach> {
     let ours = package
         .dependencies
         .iter()
         .filter(|dependency| dependency.path.is_some());
-    ours.filter_map(|dependency| import(&package.name, &dependency.name, only))
-        .map(|what| Breach::in_file(&manifest, what))
+    let for_tests = |dependency: &&Dependency| {
+        dependency.kind.as_deref() == Some("dev") && TESTS_ONLY.contains(&dependency.name.as_str())
+    };
+    ours.filter(|dependency| !for_tests(dependency))
+        .filter_map(|dependency| import(&package.name, &dependency.name, only))
+        .map(|what| Breach::in_file(manifest, what))
         .collect()
 }
 
@@ -211,5 +225,22 @@ mod tests {
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].contains("vk-new") && said[0].contains("no floor"));
         assert!(said[1].contains("vk-step (floor 0) imports vk-hub (floor 5)"));
+    }
+
+    #[test]
+    fn what_is_for_tests_is_imported_by_tests_alone() {
+        let text = r#"{"packages": [
+            {"id": "a", "name": "vk-agent", "manifest_path": "/x/crates/vk-agent/Cargo.toml",
+             "dependencies": [{"name": "vk-fuzz", "path": "/x/crates/vk-fuzz", "kind": "dev"}]},
+            {"id": "b", "name": "vk-step", "manifest_path": "/x/crates/vk-step/Cargo.toml",
+             "dependencies": [{"name": "vk-fuzz", "path": "/x/crates/vk-fuzz", "kind": null}]},
+            {"id": "c", "name": "vk-fuzz", "manifest_path": "/x/crates/vk-fuzz/Cargo.toml",
+             "dependencies": [{"name": "vk-step", "path": "/x/crates/vk-step", "kind": null}]}],
+            "workspace_members": ["a", "b", "c"], "target_directory": "/x/target"}"#;
+        let breaches = check(&Metadata::parse(text).unwrap());
+        let said: Vec<_> = breaches.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("vk-step imports vk-fuzz"), "{said:?}");
+        assert!(said[1].contains("vk-fuzz may import"), "{said:?}");
     }
 }
