@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vk_hub_proto::JobId;
 use vk_hub_proto::client::ErrorCode;
 
 /// The longest wait a hub may ask for (ERR-28).
@@ -19,6 +20,8 @@ pub struct HubFailure {
     pub message: String,
     /// How long the hub asks to wait.
     pub retry_after: Option<Duration>,
+    /// The job that the hub holds, where it refuses a submission because of it.
+    pub job: Option<JobId>,
 }
 
 impl HubFailure {
@@ -30,6 +33,7 @@ impl HubFailure {
             status: 0,
             message: message.into(),
             retry_after: None,
+            job: None,
         }
     }
 
@@ -41,6 +45,7 @@ impl HubFailure {
             status,
             message: message.into(),
             retry_after: None,
+            job: None,
         }
     }
 

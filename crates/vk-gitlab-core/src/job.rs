@@ -13,6 +13,7 @@ mod hub_calls;
 mod io;
 mod machine;
 mod note;
+mod output_end;
 mod record;
 mod relay;
 mod store;
@@ -27,6 +28,7 @@ pub use io::{
     SafePoint, Span, Taken, Update, UpdateState, WhyGivenUp,
 };
 pub use machine::Job;
+pub use output_end::Closing;
 pub use record::{JobRecord, Phase};
 
 /// A step of this core.

@@ -367,6 +367,7 @@ pub(crate) fn refusal(answer: &Answer) -> ClientError {
             error: format!("HTTP status {} without an explanation", answer.status),
             code: by_status,
             retry_after_secs: None,
+            job: None,
         },
     }
 }

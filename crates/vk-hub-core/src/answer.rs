@@ -68,6 +68,7 @@ impl Refusal {
                 error: error.into(),
                 code,
                 retry_after_secs: retry,
+                job: None,
             },
         }
     }
@@ -94,6 +95,12 @@ impl Refusal {
 
     pub(crate) fn conflict(error: impl Into<String>) -> Refusal {
         Refusal::new(409, ErrorCode::Conflict, None, error)
+    }
+
+    /// The same refusal, naming the job that the request made before.
+    pub(crate) fn of_job(mut self, job: JobId) -> Refusal {
+        self.error.job = Some(job);
+        self
     }
 
     pub(crate) fn reservation_gone(error: impl Into<String>) -> Refusal {

@@ -90,7 +90,10 @@ impl Fleet {
     ) -> Option<Result<Answer, Refusal>> {
         let (first, outcome) = self.memory.get(key)?;
         if first != digest {
-            return Some(Err(other_body()));
+            return Some(Err(match outcome {
+                Remembered::Job(id) if self.jobs.contains_key(id) => other_body().of_job(*id),
+                Remembered::Job(_) | Remembered::Refused(_) | Remembered::Forgotten => other_body(),
+            }));
         }
         Some(match outcome {
             Remembered::Refused(refusal) => Err(refusal.clone()),

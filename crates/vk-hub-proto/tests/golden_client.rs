@@ -241,7 +241,17 @@ fn client_error() {
         ClientError {
             error: "no room".into(),
             code: ErrorCode::NoCapacity,
-            retry_after_secs: Some(5)
+            retry_after_secs: Some(5),
+            job: None
+        }
+    );
+    golden!(
+        "client_error_job",
+        ClientError {
+            error: "this request_id came before with another body".into(),
+            code: ErrorCode::Conflict,
+            retry_after_secs: None,
+            job: Some(job())
         }
     );
 }

@@ -266,6 +266,7 @@ impl World {
                     .error
                     .retry_after_secs
                     .map(|secs| std::time::Duration::from_secs(secs.into())),
+                job: refusal.error.job,
                 ..HubFailure::coded(refusal.error.code, refusal.status, refusal.error.error)
             }),
             Some(answered) => Ok(answered),

@@ -42,18 +42,11 @@ impl Job {
         self.wait_as_asked(now, answer);
         let uncommitted = self.record.as_ref().is_some_and(|job| !job.committed);
         match answer.status {
-            Some(202) => {
-                let wait = self.gitlab.final_accepted.fail();
-                let wait = answer.interval.unwrap_or(wait).min(LONGEST_WAIT);
-                self.gitlab.final_at = now.after(wait);
-            }
+            Some(202) => self.final_waits(now, answer, step),
             Some(412) => {
                 step.effect(Effect::Note(Note::ProxySuspected { status: 412 }));
-                let wait = self.gitlab.final_accepted.fail();
-                let wait = answer.interval.unwrap_or(wait).min(LONGEST_WAIT);
-                self.gitlab.final_at = now.after(wait);
-                self.trace.gitlab = 0;
-                self.trace.patch_at = now.after(wait);
+                self.final_waits(now, answer, step);
+                self.trace.begin_again(self.gitlab.final_at);
             }
             Some(400) if uncommitted && !self.gitlab.asks_first() => self.gitlab.ask_first(now),
             Some(status @ (403 | 404)) => {
@@ -66,14 +59,32 @@ impl Job {
         }
     }
 
-    /// A call of the final phase failed: the next waits longer, until there is no point any more.
-    pub(super) fn final_failed(&mut self, now: Now, answer: &GitLabAnswer, step: &mut Step) {
-        if self.wall(now) >= self.told_until() {
+    /// GitLab wants to be told again, after its interval or after longer each time.
+    fn final_waits(&mut self, now: Now, answer: &GitLabAnswer, step: &mut Step) {
+        if self.is_hopeless(now, answer, step) {
+            return;
+        }
+        let wait = self.gitlab.final_accepted.fail();
+        let wait = answer.interval.unwrap_or(wait).min(LONGEST_WAIT);
+        self.gitlab.final_at = now.after(wait);
+    }
+
+    /// Whether there is no point in telling it any more: then it is undelivered (GL-70).
+    fn is_hopeless(&mut self, now: Now, answer: &GitLabAnswer, step: &mut Step) -> bool {
+        let hopeless = self.wall(now) >= self.told_until();
+        if hopeless {
             let last = answer.status.map_or_else(
                 || "did not answer".to_owned(),
                 |status| format!("answered {status}"),
             );
             self.undelivered(&format!("GitLab {last} until the job's token ended"), step);
+        }
+        hopeless
+    }
+
+    /// A call of the final phase failed: the next waits longer, until there is no point any more.
+    pub(super) fn final_failed(&mut self, now: Now, answer: &GitLabAnswer, step: &mut Step) {
+        if self.is_hopeless(now, answer, step) {
             return;
         }
         let wait = self.gitlab.final_failures.fail();

@@ -119,6 +119,9 @@ impl Job {
             Piece::Patch(span) if now >= self.trace.patch_at => self.patch(now, span, step),
             Piece::Whole if !running => self.advance_final(now, step),
             Piece::Fetch { offset } if running && self.asks(now) => self.ask(now, offset, step),
+            Piece::Fetch { offset } if self.trace.asks && now >= self.trace.patch_at => {
+                self.ask(now, offset, step);
+            }
             _ => {}
         }
     }
@@ -289,7 +292,7 @@ impl Job {
         }
         let next = now.after(self.gitlab.interval).after(READS_TAKE);
         self.gitlab.ask_at = self.gitlab.ask_at.map(|_| next);
-        if len == 0 && answer.status != Some(416) {
+        if len == 0 && answer.status != Some(416) && !self.trace.asks {
             return;
         }
         let ended = self.has_ended();

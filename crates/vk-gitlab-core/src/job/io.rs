@@ -207,6 +207,8 @@ pub enum Record {
         /// The bytes.
         text: String,
     },
+    /// The closing lines go out: from here on GitLab may have them there.
+    Closing(super::Closing),
     /// The hub refused the submission: it holds nothing of the job.
     Refused,
     /// The submission's fate is unknown and the job is being failed (ERR-29).

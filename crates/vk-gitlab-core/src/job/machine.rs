@@ -138,7 +138,7 @@ impl Job {
         self.cancel = Cancel::new(now);
         self.settle = HubCall::new(now);
         self.gitlab = GitLab::new(now, job.committed && !job.is_over());
-        self.trace = Trace::new(now, job.patched);
+        self.trace = Trace::resumed(now, &job);
         self.suffix_call = None;
         self.over_told = self.over_told || job.is_over();
         self.record = Some(job);

@@ -3,7 +3,7 @@
 use vk_hub_proto::client::JobSubmission;
 use vk_hub_proto::{JobId, Secret};
 
-use super::{Ended, Record, SafePoint, Taken, WhyGivenUp};
+use super::{Closing, Ended, Record, SafePoint, Taken, WhyGivenUp};
 
 /// How far a job is, in the state file's words (STATE-18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -40,6 +40,8 @@ pub struct JobRecord {
     pub ended: Option<Ended>,
     /// The daemon's closing lines.
     pub suffix: Option<String>,
+    /// Where they may stand in GitLab's trace, once they were sent.
+    pub closing: Option<Closing>,
     /// Why nothing more is written to GitLab.
     pub given_up: Option<WhyGivenUp>,
     /// Whether the final state reached GitLab; none before that is known.
@@ -57,6 +59,7 @@ impl JobRecord {
             patched: SafePoint::default(),
             ended: None,
             suffix: None,
+            closing: None,
             given_up: None,
             reported: None,
         }
@@ -99,6 +102,10 @@ impl JobRecord {
                 return Err("closing lines of a job that has not ended".to_owned());
             }
             Record::Suffix { text } => self.suffix = Some(text),
+            Record::Closing(_) if self.suffix.is_none() => {
+                return Err("a place for closing lines that are not known".to_owned());
+            }
+            Record::Closing(closing) => self.closing = Some(closing),
             Record::Refused if self.hub_job.is_some() => {
                 return Err("the hub took the job before".to_owned());
             }
@@ -124,6 +131,7 @@ impl JobRecord {
         records.extend(self.ended.clone().map(Record::Ended));
         let suffix = self.suffix.clone();
         records.extend(suffix.map(|text| Record::Suffix { text }));
+        records.extend(self.closing.map(Record::Closing));
         records.extend(self.given_up.map(|why| Record::GivenUp { why }));
         let reported = self.reported;
         records.extend(reported.map(|delivered| Record::Reported { delivered }));

@@ -175,8 +175,9 @@ impl Job {
     /// it was given the same before: its 403, 404, 410 and 413 are for a submission it does not know
     /// (a 400 too: the same body was no better before). But a 401 comes from before that look, and a
     /// status of nobody's own may come from another program: where the hub may hold the job from an
-    /// earlier try, it is asked until it says so, and the job then stopped and settled (STATE-21). A
-    /// 409 says that it holds another body, which has no name here.
+    /// earlier try, it is asked until it says so, and the job then stopped and settled (STATE-21). With
+    /// a 409 it says so at once, and which job: one of this very request, given with another body by an
+    /// earlier version of this program perhaps (API-48).
     fn submission_refused(&mut self, now: Now, failure: HubFailure, step: &mut Step) {
         let Some(job) = &self.record else {
             return;
@@ -186,8 +187,17 @@ impl Job {
             Some(ErrorCode::Unauthorized | ErrorCode::Other)
         );
         let abandoned = job.abandoned;
+        let held = failure
+            .job
+            .filter(|_| failure.code == Some(ErrorCode::Conflict));
         let at = self.wall(now);
         let ended = ending::refused(&failure, &self.config.hub_url, &job.taken, at);
+        if let Some(hub_job) = held {
+            step.effect(Effect::Note(Note::Refused(failure)));
+            self.keep(Record::Abandoned, step);
+            self.keep(Record::Submitted { hub_job }, step);
+            return self.end(now, ended, step);
+        }
         if !(says_nothing && (self.submission.unsure || abandoned)) {
             step.effect(Effect::Note(Note::Refused(failure)));
             return self.refuse(now, ended, step);

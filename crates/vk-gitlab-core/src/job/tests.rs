@@ -1,6 +1,7 @@
 //! The job core's tests, by subject, in a small world of their own.
 
 mod cancel;
+mod closing;
 mod crash;
 mod crash_points;
 mod fake_gitlab;

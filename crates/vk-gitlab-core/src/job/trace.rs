@@ -35,17 +35,21 @@ pub(super) struct Trace {
     fetch_from: u64,
     sum_call: Option<(CallId, u64)>,
     /// The bytes of the hub's output that the edge holds: first and how many.
-    read: Option<(u64, u64)>,
+    pub(super) read: Option<(u64, u64)>,
     /// Bytes of the hub's output in all; none while there may be more.
-    whole: Option<u64>,
+    pub(super) whole: Option<u64>,
     /// Nobody said so: the output cannot be read, and GitLab may have more of it than is known.
-    supposed: bool,
+    pub(super) supposed: bool,
     /// When the next patch may go out.
     pub(super) patch_at: Now,
     /// Answers in a row that put GitLab elsewhere than it was thought.
     pub(super) mismatches: u32,
     /// Bytes that GitLab has were never seen by this life and cannot be read any more.
-    unknown: bool,
+    pub(super) unknown: bool,
+    /// GitLab has not said where it is: it only said, with a 412, that it misses something.
+    pub(super) guessed: bool,
+    /// It is asked, for nothing that stands at that place can be brought.
+    pub(super) asks: bool,
 }
 
 /// What the trace needs next.
@@ -78,7 +82,34 @@ impl Trace {
             patch_at: now,
             mismatches: 0,
             unknown: false,
+            guessed: false,
+            asks: false,
         }
+    }
+
+    /// Where the trace of a job that is kept so stands.
+    pub(super) fn resumed(now: Now, job: &JobRecord) -> Trace {
+        let preamble = size(job.preamble());
+        Trace {
+            whole: job.closing.map(|at| at.offset.saturating_sub(preamble)),
+            supposed: job.closing.is_some_and(|at| at.supposed),
+            ..Trace::new(now, job.patched)
+        }
+    }
+
+    /// GitLab misses something of the trace: it is sent from its beginning, unless GitLab says where
+    /// it is (GL-33, GL-70).
+    pub(super) fn begin_again(&mut self, at: Now) {
+        self.gitlab = 0;
+        self.guessed = true;
+        self.patch_at = at;
+    }
+
+    /// GitLab said where it is.
+    fn is_at(&mut self, gitlab: u64) {
+        self.gitlab = gitlab;
+        self.guessed = false;
+        self.asks = false;
     }
 
     /// The trace's checksum and size, where all of it is known.
@@ -179,6 +210,7 @@ impl Job {
                 let crc = self.trace.sum.crc;
                 step.effect(Effect::Sum { call, span, crc });
             }
+            Piece::Patch(Span::Suffix { .. }) => self.keep_where_it_closes(step),
             Piece::Whole => self.ends_here(step),
             Piece::Sum(_) | Piece::Patch(_) | Piece::Suffix => {}
         }
@@ -225,7 +257,7 @@ impl Job {
             self.relay.answered();
         }
         match answer {
-            Ok(read) if self.trace.supposed => self.read_again(now, sent, read),
+            Ok(read) if self.closes_somewhere() => self.read_again(now, sent, read),
             Ok(read) => {
                 let from = self.trace.fetch_from;
                 let next = if read.len > 0 || read.complete {
@@ -236,25 +268,22 @@ impl Job {
                 self.trace.fetch.succeed(next);
                 self.trace.read = (read.len > 0).then_some((from, read.len));
                 if read.complete {
-                    self.trace.whole = Some(from + read.len);
+                    self.output_ends(from + read.len);
                 } else if self.view.is_over() && read.total < from {
-                    // Asked from within the closing lines: all of the output is behind.
-                    self.trace.whole = Some(read.total);
+                    // The hub came back with less than it had.
+                    self.output_is_gone();
                 }
             }
             Err(failure) if failure.code == Some(ErrorCode::NotFound) => {
                 // Settled or forgotten.
-                self.output_ends_here();
+                self.output_is_gone();
                 step.effect(Effect::Note(Note::LostByHub));
             }
             Err(failure) => {
                 self.trace.fetch.fail(now, &failure, &mut self.spread);
                 self.note_hub("output", failure, step);
-                let lost = self.relay.lost().is_some();
-                if lost && self.trace.gitlab < self.trace.sum.offset {
-                    self.output_ends_where_gitlab_is();
-                } else if lost && self.trace.whole.is_none() {
-                    self.output_ends_here();
+                if self.relay.lost().is_some() {
+                    self.output_is_gone();
                 }
             }
         }
@@ -272,41 +301,11 @@ impl Job {
         self.trace.read = (len > 0).then_some((from, len));
         let next = if len > 0 { now } else { sent.after(APART) };
         self.trace.fetch.succeed(next);
-    }
-
-    /// Whether more of the job's output may come than is known.
-    pub(super) fn expects_output(&self) -> bool {
-        let expected = |job: &JobRecord| !has_no_output(job);
-        self.trace.whole.is_none() && self.record.as_ref().is_some_and(expected)
-    }
-
-    /// What was read of the output is all there will be.
-    pub(super) fn output_ends_here(&mut self) {
-        let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
-        let end = self.trace.sum.offset.max(self.trace.gitlab);
-        self.trace.unknown |= end > self.trace.sum.offset;
-        self.trace.gitlab = end;
-        self.trace.sum.offset = end;
-        let had = end.saturating_sub(preamble);
-        // Bytes that are held go out yet.
-        let held = self.trace.read.map(|(from, len)| (from, from + len));
-        let held = held.filter(|(from, to)| *from <= had && had < *to);
-        self.trace.whole = Some(held.map_or(had, |(_, to)| to));
-        self.trace.supposed = true;
-    }
-
-    /// GitLab lost output that nobody can bring any more: the closing lines come where it is.
-    fn output_ends_where_gitlab_is(&mut self) {
-        let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
-        let had = self.trace.gitlab.saturating_sub(preamble);
-        if self.trace.whole.is_some_and(|whole| whole <= had) {
-            // No output is missing.
-            return;
+        let needed = Piece::Fetch { offset: from };
+        let mut job = self.record.iter();
+        if job.any(|job| self.trace.piece(job) == needed) {
+            self.output_is_gone();
         }
-        self.trace.whole = Some(had);
-        self.trace.sum.offset = self.trace.gitlab;
-        self.trace.unknown = true;
-        self.trace.supposed = true;
     }
 
     /// The edge does not hold what it was to sum or patch.
@@ -342,7 +341,7 @@ impl Job {
         step: &mut Step,
     ) {
         self.trace.mismatches = 0;
-        self.trace.gitlab = offset + len;
+        self.trace.is_at(offset + len);
         if let (Some(crc), true) = (crc, offset == self.trace.sum.offset) {
             let offset = offset + len;
             self.sum_reaches(now, SafePoint { offset, crc }, step);
@@ -355,7 +354,7 @@ impl Job {
             .trace
             .kept_at
             .is_none_or(|kept| now.since(kept) >= KEPT_EVERY);
-        if due {
+        if due && !self.trace.unknown {
             self.trace.kept_at = Some(now);
             self.keep(Record::Patched(point), step);
         }
@@ -370,7 +369,7 @@ impl Job {
                 acknowledged: self.trace.sum.offset,
             }));
         }
-        self.trace.gitlab = gitlab;
+        self.trace.is_at(gitlab);
         if self.has_more_than_known(gitlab) {
             let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
             self.trace.whole = Some(gitlab.saturating_sub(preamble));
@@ -429,12 +428,12 @@ fn cut(span: Span, limit: u64) -> Span {
 }
 
 /// Whether a job has nothing but the daemon's lines in its trace, as far as is known.
-fn has_no_output(job: &JobRecord) -> bool {
+pub(super) fn has_no_output(job: &JobRecord) -> bool {
     let never_ran = job.ended.is_some() && !job.committed;
     job.hub_job.is_none() || job.abandoned || never_ran
 }
 
 /// A text's length in bytes.
-fn size(text: &str) -> u64 {
+pub(super) fn size(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }

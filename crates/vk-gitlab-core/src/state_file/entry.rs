@@ -11,7 +11,7 @@ use vk_hub_proto::{JobId, RequestId, ReservationId, Secret};
 
 use super::StateFileError;
 use crate::WithoutReservation;
-use crate::job::{Ended, JobRecord, Phase, Record, SafePoint, Taken, WhyGivenUp};
+use crate::job::{Closing, Ended, JobRecord, Phase, Record, SafePoint, Taken, WhyGivenUp};
 
 /// A record's fields, flat.
 #[derive(Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub(super) struct Entry {
     preamble: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     suffix: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closing: Option<Closing>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<Ended>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,6 +91,7 @@ impl Entry {
             timestamps: taken.timestamps,
             preamble: taken.preamble,
             suffix: job.suffix.clone(),
+            closing: job.closing,
             ended: job.ended.clone(),
             given_up: job.given_up,
             delivered: job.reported,
@@ -145,6 +148,7 @@ impl Entry {
         records.push(Record::Patched(patched));
         records.extend(self.ended.map(Record::Ended));
         records.extend(self.suffix.map(|text| Record::Suffix { text }));
+        records.extend(self.closing.map(Record::Closing));
         records.extend(self.given_up.map(|why| Record::GivenUp { why }));
         let delivered = self.delivered;
         records.extend(delivered.map(|delivered| Record::Reported { delivered }));

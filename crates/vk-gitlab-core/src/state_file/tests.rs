@@ -6,7 +6,7 @@ use vk_hub_proto::job::{CiJob, JobSpec};
 use vk_hub_proto::{JobId, RelayId, RequestId, ReservationId};
 
 use super::*;
-use crate::job::{Ended, Record, SafePoint, Taken, WhyGivenUp};
+use crate::job::{Closing, Ended, Record, SafePoint, Taken, WhyGivenUp};
 
 fn relay() -> RelayId {
     RelayId::from_bytes([1; 16])
@@ -77,6 +77,10 @@ fn ended() -> Record {
     })
 }
 
+fn closing(offset: u64, supposed: bool) -> Record {
+    Record::Closing(Closing { offset, supposed })
+}
+
 /// A job at each of its ways' stations.
 fn stations() -> Vec<JobRecord> {
     let start = || vec![Record::Taken(Box::new(taken(77)))];
@@ -97,6 +101,7 @@ fn stations() -> Vec<JobRecord> {
             patched,
             ended(),
             suffix.clone(),
+            closing(100, false),
             Record::Reported { delivered: true },
         ],
         vec![
@@ -105,7 +110,14 @@ fn stations() -> Vec<JobRecord> {
             suffix.clone(),
             Record::Reported { delivered: false },
         ],
-        vec![Record::Abandoned, ended(), suffix, submitted.clone()],
+        vec![
+            Record::Abandoned,
+            ended(),
+            suffix,
+            submitted.clone(),
+            closing(24, true),
+            closing(99, true),
+        ],
         vec![
             submitted,
             Record::Committed,
@@ -204,6 +216,7 @@ fn a_record_names_its_phase() {
             "committed",
             "committed",
             "committed",
+            "committed",
             "reported",
             "taken",
             "taken",
@@ -212,6 +225,8 @@ fn a_record_names_its_phase() {
             "abandoned",
             "abandoned",
             "abandoned",
+            "submitted",
+            "submitted",
             "submitted",
             "submitted",
             "committed",

@@ -37,6 +37,7 @@ pub(super) fn failure(error: &ApiError) -> HubFailure {
             let message: String = refusal.error.chars().take(TEXT).collect();
             HubFailure {
                 retry_after: error.retry_after(),
+                job: refusal.job,
                 ..HubFailure::coded(refusal.code, *status, message)
             }
         }

@@ -67,6 +67,26 @@ fn a_request_id_with_another_body_is_a_conflict() {
     assert_eq!(code(&refused), (409, ErrorCode::Conflict), "and after");
 }
 
+/// API-48, API-73
+#[test]
+fn a_conflict_names_the_job_that_is_there_so_that_its_owner_can_stop_it() {
+    let mut bench = Bench::new();
+    bench.ask(again(1, 1, 1));
+    let named = |bench: &mut Bench| match bench.ask(again(1, 2, 50)) {
+        Answer::Refused(refusal) => refusal.error.job,
+        other => panic!("not refused: {other:?}"),
+    };
+    assert_eq!(named(&mut bench), Some(job(1)));
+    bench.restart();
+    assert_eq!(named(&mut bench), Some(job(1)));
+    bench.ask(Request::Cancel {
+        job: job(1),
+        mode: CancelMode::Immediate,
+    });
+    bench.settle(1);
+    assert_eq!(bench.fleet.jobs().count(), 1, "and makes no second");
+}
+
 /// API-58
 #[test]
 fn requests_are_remembered_for_each_principal_alone() {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::JobId;
+
 /// The body of every answer that is not a success (ERR-01).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientError {
@@ -12,6 +14,10 @@ pub struct ClientError {
     /// When to ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_secs: Option<u32>,
+    /// With `conflict` of a submission: the job that the request ID made when it came first, with
+    /// another body. Its owner can stop and settle it, which it could not name otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
 }
 
 /// The contract's codes (ERR-03 to ERR-19).

@@ -39,6 +39,7 @@ pub(crate) fn refused(code: ErrorCode, why: impl Into<String>) -> HttpAnswer {
         error: why.into(),
         code,
         retry_after_secs: code.retry_after_secs(),
+        job: None,
     };
     refusal(&Refusal {
         status: code.status(),

@@ -38,6 +38,8 @@ pub(super) struct FakeHub {
     /// A cancel takes its time: the job ends when the test says so.
     pub(super) slow_cancel: bool,
     pub(super) faults: VecDeque<Fault>,
+    /// A submission of a job that is there has another body than the first.
+    pub(super) conflicts: bool,
     /// Every call is answered so.
     pub(super) refuses: Option<HubFailure>,
 }
@@ -114,6 +116,12 @@ impl FakeHub {
                     hub.submission = Some(submission.clone());
                     hub.state = Some(JobState::Queued);
                     hub.changed();
+                }
+                Some(_) if hub.conflicts => {
+                    return Err(HubFailure {
+                        job: Some(HUB_JOB),
+                        ..HubFailure::coded(ErrorCode::Conflict, 409, "with another body")
+                    });
                 }
                 Some(first) => assert_eq!(first, submission, "the same body each time (STATE-20)"),
             }

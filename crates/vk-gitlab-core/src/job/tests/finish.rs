@@ -82,7 +82,11 @@ fn a_202_is_asked_again_after_the_interval_gitlab_names() {
 /// GL-32, GL-70
 #[test]
 fn a_202_without_an_interval_backs_off_from_three_seconds_to_an_hour() {
-    let mut world = World::running();
+    let mut world = World::with(NewJob {
+        token_ends: None,
+        ..new_job()
+    });
+    world.hub.accept();
     world.gitlab.delays = 13;
     world.finish(None);
     world.pass_secs(40_000);

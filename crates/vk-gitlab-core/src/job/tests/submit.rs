@@ -295,3 +295,56 @@ fn an_abandoned_job_is_stopped_at_the_hub_while_gitlab_does_not_answer() {
     assert_eq!(world.gitlab.status, Status::Failed);
     world.assert_dropped();
 }
+
+/// API-48, ERR-13, ERR-30, STATE-21
+#[test]
+fn a_job_that_the_hub_holds_with_another_body_is_stopped_and_settled() {
+    let mut story_ends = Vec::new();
+    for crash_at in [None, Some(1), Some(2), Some(3), Some(4), Some(5)] {
+        let mut world = World::new();
+        world.hub.slow_cancel = true;
+        // The first try arrives; what follows has another body.
+        world.hub.faults.push_back(Fault::AnswerLost);
+        world.hub.conflicts = true;
+        world.crash_at = crash_at;
+        world.take(new_job());
+        world.hub.accept();
+        world.print("it runs\n");
+        world.pass_secs(60);
+        assert_eq!(world.gitlab.status, Status::Failed);
+        let reason = world.gitlab.reason.as_deref();
+        assert_eq!(reason, Some("runner_system_failure"));
+        let trace = String::from_utf8_lossy(&world.gitlab.trace).into_owned();
+        assert_eq!(trace.matches("ERROR").count(), 1, "{trace}");
+        // A crash in the middle of a step, which no edge makes, loses the reason.
+        assert!(crash_at.is_some() || trace.contains("with another body"));
+        assert!(!trace.contains("it runs"), "{trace}");
+        assert_eq!(world.hub.cancels, [CancelMode::Immediate]);
+        assert_eq!(world.hub.settles, 0, "it still runs");
+        world.finish(Some(FailureClass::Canceled));
+        world.pass_secs(120);
+        assert_eq!(world.hub.starts, 1);
+        assert!(world.hub.settled, "killed at {crash_at:?}");
+        world.assert_dropped();
+        story_ends.push(world.records.len());
+    }
+    assert!(story_ends[0] > 5, "{story_ends:?}");
+}
+
+/// ERR-13, ERR-30
+#[test]
+fn a_conflict_that_names_no_job_fails_it_and_a_job_that_another_code_names_is_not_taken() {
+    for (code, status) in [(ErrorCode::Conflict, 409), (ErrorCode::Forbidden, 403)] {
+        let mut world = World::new();
+        let job = (status == 403).then_some(super::fake_hub::HUB_JOB);
+        world.hub.fail(HubFailure {
+            job,
+            ..HubFailure::coded(code, status, "no")
+        });
+        world.take(new_job());
+        world.pass_secs(30);
+        assert_eq!(world.gitlab.status, Status::Failed);
+        assert_eq!(world.hub.cancels, []);
+        world.assert_dropped();
+    }
+}

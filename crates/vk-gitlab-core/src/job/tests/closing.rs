@@ -1,0 +1,254 @@
+//! The closing lines stand once, and the job ends, where nobody can say any more what the output was.
+
+use vk_hub_proto::client::{ErrorCode, JobState};
+
+use super::fake_gitlab::{Status, status};
+use super::world::{World, crc, new_job};
+use crate::HubFailure;
+use crate::job::{Input, JobStatus, Note, Record};
+
+const HOUR: u64 = 3600;
+
+fn unauthorized() -> HubFailure {
+    HubFailure::coded(ErrorCode::Unauthorized, 401, "no")
+}
+
+fn not_found() -> HubFailure {
+    HubFailure::coded(ErrorCode::NotFound, 404, "no such job")
+}
+
+fn removed(world: &mut World) {
+    let why = "an operator removed this relay".to_owned();
+    world.give(Input::RelayRemoved { why });
+    world.pump();
+}
+
+fn text(world: &World) -> String {
+    String::from_utf8_lossy(&world.gitlab.trace).into_owned()
+}
+
+/// A job that runs, with or without a preamble, and has said this.
+fn said(preamble: &str, output: &[&str]) -> World {
+    let mut job = new_job();
+    job.preamble = preamble.to_owned();
+    let mut world = World::with(job);
+    world.hub.accept();
+    world.pass_secs(1);
+    for output in output {
+        world.print(output);
+        world.pass_secs(4);
+    }
+    world
+}
+
+/// One end, and its lines once, behind everything that GitLab has of the job.
+fn assert_closed_once(world: &World, before: &str) {
+    let trace = text(world);
+    assert_eq!(world.gitlab.status, Status::Failed, "{trace}");
+    assert_eq!(trace.matches("ERROR").count(), 1, "{trace}");
+    assert!(trace.starts_with(&format!("{before}ERROR")), "{trace}");
+    assert!(trace.ends_with("removed this relay\n"), "{trace}");
+    if let Some(output) = world.gitlab.output {
+        assert_eq!(output.crc, crc(&world.gitlab.trace), "GL-72");
+    }
+    assert_eq!(world.over, 1, "its slot is free");
+}
+
+/// A job whose relay is removed, and whose daemon dies once so many records are kept; each life
+/// hears of the removal anew. How many records there were.
+fn removed_and_killed_at(at: Option<usize>) -> usize {
+    let mut world = World::new();
+    world.gitlab.delays = 6;
+    world.crash_at = at;
+    world.take(new_job());
+    world.hub.accept();
+    world.pass_secs(2);
+    for line in ["one\n", "two\n", "three\n", "four\n", "five\n"] {
+        world.print(line);
+        world.pass_secs(4);
+    }
+    world.hub.refuses = Some(unauthorized());
+    for _ in 0..HOUR / 30 {
+        removed(&mut world);
+        world.pass_secs(30);
+    }
+    let whole = "Job triggered by policy\none\ntwo\nthree\nfour\nfive\n";
+    let trace = text(&world);
+    if at.is_none() || trace.contains("five") {
+        assert_closed_once(&world, whole);
+    } else {
+        assert_eq!(
+            trace.matches("ERROR").count(),
+            1,
+            "killed at {at:?}: {trace}"
+        );
+        assert_eq!(world.gitlab.status, Status::Failed, "{trace}");
+    }
+    world.records.len()
+}
+
+/// GL-74, AUTH-05, FAIL-27
+#[test]
+fn the_closing_lines_stand_once_wherever_the_daemon_of_a_removed_relay_dies() {
+    let records = removed_and_killed_at(None);
+    for at in 1..=records {
+        removed_and_killed_at(Some(at));
+    }
+}
+
+/// GL-74, AUTH-05, STATE-23
+#[test]
+fn a_restart_within_the_closing_lines_of_a_removed_relays_job_writes_them_no_second_time() {
+    for lived_on in [0, 15] {
+        let mut world = said("Job triggered by policy\n", &["one\n", "two\n", "three\n"]);
+        world.gitlab.delays = 1000;
+        world.hub.refuses = Some(unauthorized());
+        removed(&mut world);
+        world.pass_secs(lived_on);
+        let trace = world.gitlab.trace.clone();
+        assert!(trace.ends_with(b"removed this relay\n"));
+        world.crash();
+        world.pump();
+        world.gitlab.delays = 0;
+        removed(&mut world);
+        world.pass_secs(HOUR / 2);
+        assert_closed_once(&world, "Job triggered by policy\none\ntwo\nthree\n");
+        assert_eq!(world.gitlab.trace, trace);
+    }
+}
+
+/// GL-50, STATE-09
+#[test]
+fn output_that_gitlab_lost_and_the_hub_forgot_holds_no_job() {
+    for how in ["forgotten", "removed"] {
+        let mut world = said("Job triggered by policy\n", &["one\n", "two\n"]);
+        world.gitlab.trace.truncate(26);
+        match how {
+            "forgotten" => world.hub.forgotten = true,
+            _ => {
+                world.hub.refuses = Some(unauthorized());
+                removed(&mut world);
+                world.pass_secs(1);
+                world.hub.refuses = Some(not_found());
+            }
+        }
+        world.pass_secs(HOUR / 2);
+        let trace = text(&world);
+        assert_eq!(world.gitlab.status, Status::Failed, "{how}: {trace}");
+        assert_eq!(trace.matches("ERROR").count(), 1, "{how}: {trace}");
+        assert!(
+            trace.starts_with("Job triggered by policy\nonERROR"),
+            "{trace}"
+        );
+        let patches = world
+            .gitlab
+            .calls
+            .iter()
+            .filter(|call| call.starts_with("patch"));
+        assert!(patches.count() < 20, "{:?}", world.gitlab.calls);
+    }
+}
+
+/// GL-50, API-40
+#[test]
+fn a_hub_that_came_back_with_less_output_is_not_asked_for_ever() {
+    let mut world = said("Job triggered by policy\n", &["one\n", "two\n"]);
+    world.gitlab.delays = 1000;
+    world.hub.refuses = Some(unauthorized());
+    removed(&mut world);
+    world.pass_secs(10);
+    assert!(text(&world).contains("two\nERROR"));
+    // The hub is back, as it was when the job had said nothing; and GitLab lost its trace.
+    world.hub.refuses = None;
+    world.hub.output.clear();
+    world.hub.state = Some(JobState::Running);
+    world.gitlab.trace.truncate(26);
+    world.gitlab.fault(status(412));
+    world.gitlab.delays = 0;
+    world.hub.reads.clear();
+    world.pass_secs(HOUR / 2);
+    let trace = text(&world);
+    assert_eq!(world.gitlab.status, Status::Failed, "{trace}");
+    assert!(
+        trace.starts_with("Job triggered by policy\nonERROR"),
+        "{trace}"
+    );
+    assert_eq!(trace.matches("ERROR").count(), 1, "{trace}");
+    assert!(world.hub.reads.len() < 5, "{:?}", world.hub.reads);
+    assert_eq!(world.gitlab.output, None, "the checksum is not known");
+}
+
+/// GL-50, GL-74
+#[test]
+fn closing_lines_come_whole_where_the_hub_came_back_with_less_output_than_was_read() {
+    let mut world = said("Job triggered by policy\n", &["one\n", "two\n", "three\n"]);
+    world.hub.output.truncate(4);
+    world.finish(Some(vk_hub_proto::job::FailureClass::Lost));
+    world.pass_secs(60);
+    let trace = text(&world);
+    let closing = "ERROR: Job failed (system failure): the job's node was lost\n";
+    let whole = format!("Job triggered by policy\none\ntwo\nthree\n{closing}");
+    assert_eq!(trace, whole);
+    let output = world.gitlab.output.expect("all of it is known");
+    assert_eq!(output.crc, crc(&world.gitlab.trace), "GL-72");
+}
+
+/// GL-33, GL-70, GL-74, AUTH-05
+#[test]
+fn a_412_says_nothing_of_where_gitlab_is_and_moves_no_closing_lines() {
+    for (preamble, lost) in [
+        ("", false),
+        ("", true),
+        ("Job triggered by policy\n", false),
+    ] {
+        let mut world = said(preamble, &["one\n", "two\n"]);
+        world.gitlab.delays = 1;
+        world.hub.refuses = Some(unauthorized());
+        removed(&mut world);
+        world.pass_secs(1);
+        let trace = world.gitlab.trace.clone();
+        assert!(trace.ends_with(b"removed this relay\n"));
+        if lost {
+            world.gitlab.trace.clear();
+        }
+        world.gitlab.fault(status(412));
+        world.pass_secs(HOUR / 2);
+        let before = if lost { "" } else { "one\ntwo\n" };
+        assert_closed_once(&world, &format!("{preamble}{before}"));
+        if !lost {
+            assert_eq!(world.gitlab.trace, trace, "{preamble:?}");
+            assert!(world.gitlab.output.is_some(), "the checksum is known");
+        }
+    }
+}
+
+/// GL-34, GL-70
+#[test]
+fn a_final_state_that_is_never_taken_is_given_up_once_the_token_ended() {
+    for code in [202, 412] {
+        let mut world = World::running();
+        world.gitlab.fault(status(code));
+        world.finish(None);
+        let ends = new_job().token_ends.expect("known") - super::world::WALL;
+        let mut answers = 0;
+        while !world.removed {
+            let answer = crate::job::GitLabAnswer {
+                job_status: Some(JobStatus::Running),
+                ..status(code)
+            };
+            world.gitlab.faults.clear();
+            world.gitlab.fault(answer);
+            world.pass_secs(1);
+            answers += 1;
+            assert!(answers < 24 * HOUR, "{code}: told for ever");
+        }
+        assert!(answers >= ends, "{code}: given up after {answers} s");
+        let told = |note: &Note| matches!(note, Note::Undelivered { .. });
+        assert!(world.notes.iter().any(told), "{code}");
+        assert!(
+            world
+                .records
+                .contains(&Record::Reported { delivered: false })
+        );
+    }
+}
