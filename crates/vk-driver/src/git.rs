@@ -9,6 +9,7 @@ mod foreign;
 mod host;
 mod kept;
 mod lfs;
+mod lock;
 mod mirror;
 mod room;
 mod submodules;
@@ -17,13 +18,13 @@ mod test_server;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use checkout::{Wanted, check_out};
+pub(crate) use checkout::Wanted;
 pub use collect::{CollectedSources, Gone, collect_sources};
 pub(crate) use credential::Credential;
 pub(crate) use extent::{TreeBounds, Trees};
 pub(crate) use fetch::Fetched;
 pub(crate) use host::{GitError, HostGit};
-pub(crate) use kept::{Disks, Image, Kept, lend};
+pub(crate) use kept::{Disks, Image, Kept, Places, check_out_at, lend};
 pub(crate) use lfs::{Lfs, Pulled};
 pub(crate) use mirror::{Mirror, name_of_project, name_of_url};
 pub use room::SourceBounds;

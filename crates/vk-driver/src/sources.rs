@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use vk_hub_proto::job::{FailureClass, HookName};
 
 use crate::git::{
-    Credential, Disks, Fetched, GitError, HostGit, Image, Kept, Lfs, Mirror, Pulled, Rewrites,
-    Site, TreeBounds, Trees, Updated, Wanted, check_out, lend, name_of_project, name_of_url,
-    update,
+    Credential, Disks, Fetched, GitError, HostGit, Image, Kept, Lfs, Mirror, Places, Pulled,
+    Rewrites, Site, TreeBounds, Trees, Updated, Wanted, check_out_at, lend, name_of_project,
+    name_of_url, update,
 };
 use crate::job::{Job, Sourcing};
 use crate::settings::{CLEAN_FLAGS, Strategy};
@@ -20,6 +21,10 @@ pub(crate) const DISK_BYTES: u64 = 256 << 30;
 pub(crate) const DISK: &str = "sources";
 /// An earlier job's disk, of which that has only what differs.
 pub(crate) const BASE: &str = "base";
+
+/// How long a job waits for a kept tree that another one has. Mostly that is a moment: while its image
+/// is written. A new tree of a large repository costs some seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What was brought.
 #[derive(Debug)]
@@ -192,15 +197,15 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<
     // Files of LFS are put into the tree beside its commit, by this job's right.
     let lfs = settings.lfs && job.settings.checkout;
     let kept = match kept_at(job) {
-        Some(dir) if !(lfs && mirror.names_lfs(&sources.sha).await?) => {
-            Some(Kept::open(&dir).await?)
-        }
+        Some(dir) if !(lfs && mirror.names_lfs(&sources.sha).await?) => Some(dir),
         _ => None,
     };
-    let top = match &kept {
-        Some(kept) => kept.check_out(&git, &mirror, wanted, below(job)).await?,
-        None => check_out(&git, &mirror, wanted, tree).await?,
+    let places = Places {
+        kept: kept.as_deref(),
+        below: below(job),
+        own: tree,
     };
+    let (top, kept) = check_out_at(places, PATIENCE, &git, &mirror, wanted).await?;
     // Others wait for it, and a submodule may be of the same repository.
     mirror.done().await;
     let credential = Arc::new(credential);

@@ -159,7 +159,7 @@ pub(crate) async fn check_out(
 ) -> Result<Tree, GitError> {
     let sources = wanted.sources;
     let tree = Tree {
-        git: git.clone(),
+        git: mirror.read_by(git),
         work: tree.to_owned(),
         git_dir: tree.join(".git"),
     };

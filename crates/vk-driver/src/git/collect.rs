@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::kept::{lock_of, remove_tree};
-use super::mirror::Lock;
+use super::lock::Lock;
 use super::room::{Room, SourceBounds, bytes, entries, names, remove};
 
 /// A file that is being written is never so old.

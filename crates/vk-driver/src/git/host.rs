@@ -7,7 +7,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::extent::Trees;
+use super::lock::{Lock, Shared};
 use super::room::SourceBounds;
+use command_fds::CommandFdExt as _;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
@@ -31,6 +33,10 @@ pub(super) const PROXIES: [&str; 7] = [
     "no_proxy",
     "NO_PROXY",
 ];
+
+/// Names the hub's ID of the job, where this is a process of a node's: by it the node finds what a job's
+/// process that died left running.
+const OF_JOB: &str = "VK_JOB";
 
 /// Why git did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +149,8 @@ pub(crate) struct HostGit {
     pub(super) bounds: SourceBounds,
     /// What the job's trees may be.
     pub(super) trees: Trees,
+    /// Locks of what it works on, which it has as long as the job keeps them.
+    locks: Vec<Shared>,
 }
 
 impl HostGit {
@@ -153,6 +161,7 @@ impl HostGit {
             home,
             bounds: SourceBounds::default(),
             trees: Trees::default(),
+            locks: Vec::new(),
         })
     }
 
@@ -164,6 +173,13 @@ impl HostGit {
     /// With no larger trees than these may be.
     pub(crate) fn holding(self, trees: Trees) -> HostGit {
         HostGit { trees, ..self }
+    }
+
+    /// Under this lock, beside those it has.
+    pub(super) fn under(&self, lock: &Lock) -> HostGit {
+        let mut git = self.clone();
+        git.locks.push(lock.shared());
+        git
     }
 
     /// Its version's first two numbers; none where it cannot be told.
@@ -182,7 +198,7 @@ impl HostGit {
         settings: &[(String, String)],
         args: &[OsString],
     ) -> Result<String, GitError> {
-        let command = self.command(protocols, settings, args);
+        let command = self.command(protocols, settings, args)?;
         match finish(what, command, &[], tail).await {
             // What index-pack or git itself died of, and what it says where the signal is blocked.
             Err(GitError::Failed { said, .. })
@@ -210,8 +226,8 @@ impl HostGit {
         args: &[OsString],
         input: &[u8],
     ) -> Result<(), GitError> {
-        let mut command = self.command(Protocols::File, settings, args);
-        command.stdin(Stdio::piped());
+        let mut command = self.command(Protocols::File, settings, args)?;
+        command.ran.stdin(Stdio::piped());
         finish(what, command, input, tail).await.map(drop)
     }
 
@@ -223,7 +239,7 @@ impl HostGit {
         args: &[OsString],
         keep: fn(&[u8]) -> bool,
     ) -> Result<Vec<Vec<u8>>, GitError> {
-        let command = self.command(Protocols::File, &[], args);
+        let command = self.command(Protocols::File, &[], args)?;
         let kept = finish(what, command, &[], |out| records(out, keep)).await?;
         kept.ok_or_else(|| GitError::Failed {
             what,
@@ -239,7 +255,7 @@ impl HostGit {
         args: &[OsString],
         mut more: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), GitError> {
-        let command = self.command(Protocols::File, &[], args);
+        let command = self.command(Protocols::File, &[], args)?;
         let mut ended = false;
         let done = finish(what, command, &[], |out| each(out, &mut more, &mut ended)).await;
         match done {
@@ -254,14 +270,14 @@ impl HostGit {
         protocols: Protocols,
         settings: &[(String, String)],
         args: &[OsString],
-    ) -> Command {
+    ) -> Result<Ready, GitError> {
         let mut command = Command::new("/bin/sh");
         let bound = "ulimit -c 0; ulimit -f \"$0\"; exec git \"$@\"";
         // In blocks of 512 bytes.
         let blocks = self.file_max().div_ceil(512).to_string();
         command.arg("-c").arg(bound).arg(blocks);
         command.env_clear();
-        for name in PROXIES {
+        for name in PROXIES.iter().chain([&OF_JOB]) {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
@@ -313,19 +329,34 @@ impl HostGit {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        command
+        let locks: Vec<_> = self.locks.iter().filter_map(Shared::get).collect();
+        let ran = inherit(command, &locks).map_err(GitError::Start)?;
+        Ok(Ready { ran, locks })
     }
+}
+
+/// A git that can be started, and the locks that it has.
+struct Ready {
+    ran: Command,
+    locks: Vec<Lock>,
+}
+
+/// Gives a program, and whatever that starts, locks under the numbers that they have here.
+fn inherit(mut command: Command, locks: &[Lock]) -> std::io::Result<Command> {
+    let files: std::io::Result<Vec<_>> = locks.iter().map(Lock::file).collect();
+    command.preserved_fds(files?.into_iter().map(Into::into).collect());
+    Ok(command)
 }
 
 /// Starts git, and waits for its end: what `read` makes of its stdout, where it ended well.
 async fn finish<T, F: Future<Output = T>>(
     what: &'static str,
-    mut command: Command,
+    Ready { mut ran, locks }: Ready,
     input: &[u8],
     read: impl FnOnce(Option<ChildStdout>) -> F,
 ) -> Result<T, GitError> {
-    let mut child = command.spawn().map_err(GitError::Start)?;
-    let _group = Group::of(&child);
+    let mut child = ran.spawn().map_err(GitError::Start)?;
+    let mut group = Group::of(&child, locks);
     let (out, err, stdin) = (child.stdout.take(), child.stderr.take(), child.stdin.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
@@ -337,7 +368,9 @@ async fn finish<T, F: Future<Output = T>>(
         let ((), out, err, status) = tokio::join!(feed, read(out), tail(err), child.wait());
         status.map(|status| (status, out, err))
     };
-    match timeout(LIMIT, finished).await {
+    let finished = timeout(LIMIT, finished).await;
+    group.over = matches!(finished, Ok(Ok(_)));
+    match finished {
         Ok(Ok((status, out, _))) if status.success() => Ok(out),
         Ok(Ok((status, _, said))) if said.trim().is_empty() => Err(GitError::Failed {
             what,
@@ -405,20 +438,33 @@ async fn each(out: Option<ChildStdout>, more: &mut impl FnMut(&[u8]) -> bool, en
 }
 
 /// A process group that is ended with its owner: git starts others.
-struct Group(Option<Pid>);
+struct Group {
+    leader: Option<Pid>,
+    /// What it works under.
+    locks: Vec<Lock>,
+    /// Whether its leader has ended, and all that have its streams.
+    over: bool,
+}
 
 impl Group {
-    fn of(child: &tokio::process::Child) -> Group {
+    fn of(child: &tokio::process::Child, locks: Vec<Lock>) -> Group {
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        Group(pid.and_then(Pid::from_raw))
+        Group {
+            leader: pid.and_then(Pid::from_raw),
+            locks,
+            over: false,
+        }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(pid) = self.0 {
+        if let Some(pid) = self.leader {
             // One that has ended already is no matter.
             let _ = kill_process_group(pid, Signal::KILL);
+        }
+        if !self.over {
+            self.locks.iter().for_each(Lock::leave);
         }
     }
 }

@@ -8,11 +8,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::checkout::{FromMirror, Tree, Wanted, check_out};
 use super::host::{GitError, HostGit};
-use super::mirror::{Lock, Mirror};
+use super::lock::Lock;
+use super::mirror::Mirror;
 use crate::settings::{CLEAN_FLAGS, FetchFlags, Tags};
 use crate::tree::{TreeError, write_difference, write_image};
 
@@ -49,19 +50,23 @@ pub(crate) struct Disks {
 pub(crate) struct Kept {
     dir: PathBuf,
     boot: String,
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl Kept {
-    /// Opens the one at `dir`, once no other job has it. The job's own timeout bounds the wait.
-    pub(crate) async fn open(dir: &Path) -> Result<Kept, GitError> {
-        let lock = Lock::take(&lock_of(dir)).await?;
+    /// Opens the one at `dir`, once no other job has it; none where one has it for longer than this:
+    /// a new tree is sooner there.
+    pub(super) async fn open(dir: &Path, patience: Duration) -> Result<Option<Kept>, GitError> {
+        let Some(lock) = Lock::take_within(&lock_of(dir), patience).await? else {
+            tracing::info!("another job has the kept tree {}", dir.display());
+            return Ok(None);
+        };
         fs::create_dir_all(dir).map_err(GitError::file("make", dir))?;
-        Ok(Kept {
+        Ok(Some(Kept {
             dir: dir.to_owned(),
             boot: boot_id(),
-            _lock: lock,
-        })
+            lock,
+        }))
     }
 
     /// What becomes an image.
@@ -75,7 +80,7 @@ impl Kept {
 
     /// Brings it to what a job wants; `below` is where in the image the tree lies. One that cannot be
     /// brought there is made anew.
-    pub(crate) async fn check_out(
+    pub(super) async fn check_out(
         &self,
         git: &HostGit,
         mirror: &Mirror,
@@ -84,7 +89,7 @@ impl Kept {
     ) -> Result<Tree, GitError> {
         let work = self.root().join(below);
         let tree = Tree {
-            git: git.clone(),
+            git: mirror.read_by(git).under(&self.lock),
             git_dir: work.join(".git"),
             work,
         };
@@ -105,7 +110,7 @@ impl Kept {
         }
         self.forget()?;
         fs::create_dir_all(&tree.work).map_err(GitError::file("make", &tree.work))?;
-        let tree = check_out(git, mirror, wanted, &tree.work).await?;
+        let tree = check_out(&tree.git, mirror, wanted, &tree.work).await?;
         self.tell_whole(0)?;
         Ok(tree)
     }
@@ -206,6 +211,37 @@ impl Kept {
         };
         make_room(trees, &self.dir, bound);
     }
+}
+
+/// Where a job's tree may come to lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    /// A kept tree, where jobs like this one have one.
+    pub(crate) kept: Option<&'a Path>,
+    /// Where in that the tree lies.
+    pub(crate) below: &'a Path,
+    /// One for this job alone.
+    pub(crate) own: &'a Path,
+}
+
+/// Makes a job's tree: in the kept one, which is then the job's for as long as it has it, or, where
+/// there is none or another job has it for longer than this, in the job's own.
+pub(crate) async fn check_out_at(
+    places: Places<'_>,
+    patience: Duration,
+    git: &HostGit,
+    mirror: &Mirror,
+    wanted: Wanted<'_>,
+) -> Result<(Tree, Option<Kept>), GitError> {
+    let kept = match places.kept {
+        Some(dir) => Kept::open(dir, patience).await?,
+        None => None,
+    };
+    let tree = match &kept {
+        Some(kept) => kept.check_out(git, mirror, wanted, places.below).await?,
+        None => check_out(git, mirror, wanted, places.own).await?,
+    };
+    Ok((tree, kept))
 }
 
 /// Removes a kept tree whose lock is held: its mark first, so that what is left of it when this is cut

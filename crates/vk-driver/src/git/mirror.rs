@@ -1,17 +1,14 @@
 //! A project's repository on this host: only ever fetched into.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use vk_hub_proto::job::ObjectFormat;
 
 use super::host::{GitError, HostGit, Protocols};
+use super::lock::Lock;
 use super::room::{self, Room};
-
-/// How often it is looked whether another job is done with the mirror.
-const LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// A mirror, held for one job.
 #[derive(Debug)]
@@ -20,7 +17,7 @@ pub(crate) struct Mirror {
     git: HostGit,
     format: ObjectFormat,
     /// Held until the job has its tree: refs may move with every fetch.
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl Mirror {
@@ -37,9 +34,9 @@ impl Mirror {
         room::date(&lock_path);
         let mirror = Mirror {
             path,
-            git,
+            git: git.under(&lock),
             format,
-            _lock: lock,
+            lock,
         };
         if !mirror.path.join("HEAD").exists() {
             mirror.make(format).await?;
@@ -91,6 +88,11 @@ impl Mirror {
         args.extend(["config", "uploadpack.allowAnySHA1InWant", "true"].map(Into::into));
         self.git.run(what, Protocols::File, &[], &args).await?;
         fs::rename(&new, &self.path).map_err(GitError::file("make", &self.path))
+    }
+
+    /// A git that reads from the mirror: it has its lock.
+    pub(super) fn read_by(&self, git: &HostGit) -> HostGit {
+        git.under(&self.lock)
     }
 
     /// The URL of the mirror, for a job's own fetch.
@@ -221,45 +223,6 @@ fn plain(url: &str) -> String {
         .to_owned()
 }
 
-/// The lock of a mirror or a kept tree, for as long as it is kept.
-#[derive(Debug)]
-pub(super) struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing alone would not do: a child that another thread has forked and that has not come to
-        // its exec holds the file too.
-        let _ = self.0.unlock();
-    }
-}
-
-impl Lock {
-    /// Waits for the lock; the job's own timeout bounds the wait.
-    pub(super) async fn take(path: &Path) -> Result<Lock, GitError> {
-        loop {
-            match Lock::try_take(path)? {
-                Some(lock) => return Ok(lock),
-                None => tokio::time::sleep(LOCK_WAIT).await,
-            }
-        }
-    }
-
-    /// Takes it unless another has it.
-    pub(super) fn try_take(path: &Path) -> Result<Option<Lock>, GitError> {
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(GitError::file("make", dir))?;
-        }
-        let mut options = OpenOptions::new();
-        let options = options.create(true).truncate(false).write(true);
-        let file = options.open(path).map_err(GitError::file("open", path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Lock(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(GitError::file("lock", path)(error)),
-        }
-    }
-}
-
 /// The mirror's own state is in the way: a branch that is now a directory of branches, or an object
 /// that a crash left damaged.
 fn is_stale(said: &str) -> bool {
@@ -271,21 +234,4 @@ fn is_stale(said: &str) -> bool {
         "is empty",
     ];
     SIGNS.iter().any(|sign| said.contains(sign))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
-        let held = Lock::take(&path).await.unwrap();
-        let _fork = held.0.try_clone().unwrap();
-        let second = tokio::time::timeout(LOCK_WAIT * 2, Lock::take(&path)).await;
-        assert!(second.is_err(), "it is held");
-        drop(held);
-        Lock::take(&path).await.map(drop).unwrap();
-    }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::host::GitError;
-use super::mirror::Lock;
+use super::lock::Lock;
 
 /// How often it is looked whether a lock is free.
 const LOCK_WAIT: Duration = Duration::from_millis(100);

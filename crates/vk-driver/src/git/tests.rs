@@ -16,8 +16,9 @@ use vk_hub_proto::Secret;
 use vk_hub_proto::job::Sources;
 
 use super::checkout::Tree;
+use super::checkout::check_out;
 use super::test_server::GitServer;
-use super::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, check_out, name_of_project};
+use super::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, name_of_project};
 use crate::settings::{FetchFlags, Tags};
 
 fn git(dir: &Path, args: &[&str]) -> String {
@@ -26,6 +27,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
         .args(args)
         .current_dir(dir)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();

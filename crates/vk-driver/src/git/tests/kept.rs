@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
-use super::super::{Disks, Image, Kept, lend};
+use super::super::{Disks, Image, Kept, Places, check_out_at, lend};
 use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl World {
     fn kept_at(&self) -> PathBuf {
@@ -13,6 +16,10 @@ impl World {
 
     /// A job's checkout into the kept tree, and what it holds until its image is written.
     async fn follow(&self, sources: &Sources) -> Kept {
+        self.check_out(sources, PATIENCE).await.1.unwrap()
+    }
+
+    async fn check_out(&self, sources: &Sources, patience: Duration) -> (Tree, Option<Kept>) {
         let path = |name: &str| self.dir.path().join(name);
         let git = HostGit::new(path("home")).unwrap();
         let token = Secret::from("the-token");
@@ -32,10 +39,14 @@ impl World {
             checkout: true,
             clean: &clean,
         };
-        let kept = Kept::open(&self.kept_at()).await.unwrap();
-        let below = Path::new("g/p");
-        kept.check_out(&git, &mirror, wanted, below).await.unwrap();
-        kept
+        let (kept, own) = (self.kept_at(), path("own"));
+        let places = Places {
+            kept: Some(&kept),
+            below: Path::new("g/p"),
+            own: &own,
+        };
+        let made = check_out_at(places, patience, &git, &mirror, wanted).await;
+        made.unwrap()
     }
 
     fn kept_tree(&self) -> PathBuf {
@@ -296,8 +307,7 @@ async fn trees_beyond_the_bound_go_the_least_recently_used_first_but_one_in_use(
     {
         let dir = trees.join(format!("gitlab.example.com-{name}"));
         // Each has a lock of its own.
-        let opened = tokio::time::timeout(std::time::Duration::from_secs(60), Kept::open(&dir));
-        let kept = opened.await.unwrap().unwrap();
+        let kept = Kept::open(&dir, PATIENCE).await.unwrap().unwrap();
         std::fs::write(dir.join("whole"), "x").unwrap();
         let file = std::fs::File::options().write(true).open(dir.join("whole"));
         let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60 * age as u64);
@@ -330,4 +340,20 @@ async fn trees_beyond_the_bound_go_the_least_recently_used_first_but_one_in_use(
     make_room(&trees, &own, bound(0));
     assert_eq!(left(), ["held", "own"]);
     drop(held);
+}
+
+#[tokio::test]
+async fn a_job_gets_a_new_tree_where_another_has_the_kept_one_for_long() {
+    let world = World::new();
+    let held = world.follow(&world.of("main", 9, 2)).await;
+    let sources = world.of("main", 10, 2);
+    let (new, own) = world.check_out(&sources, Duration::ZERO).await;
+    assert!(own.is_none());
+    assert_eq!(new.work, world.dir.path().join("own"));
+    assert_eq!(git(&new.work, &["rev-parse", "HEAD"]), sources.sha);
+    assert_eq!(git(&new.work, &["status", "--porcelain"]), "");
+    drop(held);
+    let (again, own) = world.check_out(&sources, Duration::ZERO).await;
+    assert!(own.is_some());
+    assert_eq!(again.work, world.kept_tree());
 }
