@@ -18,4 +18,6 @@ pub enum Breakage {
     NoReservation,
     /// The daemon asks GitLab without the hub's word (against SESS-09).
     AskUnapproved,
+    /// A job is let wait for room ten times as long as was asked for (against ADM-24).
+    LongWait,
 }

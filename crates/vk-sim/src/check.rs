@@ -8,12 +8,18 @@ use vk_hub_proto::job::FailureClass;
 use vk_hub_proto::{JobId, ReservationId};
 
 use crate::call::GitLabAsk;
+use crate::daemon::PLACE_WITHIN_SECS;
 use crate::gitlab::State;
 use crate::host::Directory;
 use crate::lease::Standing;
 use crate::script::{SECRET, Script};
 use crate::world::World;
 
+/// Milliseconds within which a job that waits for room has it, or ends: what is asked for, and the
+/// moments that writing takes.
+const MOST_WAIT: u64 = PLACE_WITHIN_SECS as u64 * 1000 + 1000;
+/// It does not end before.
+const LEAST_WAIT: u64 = PLACE_WITHIN_SECS as u64 * 1000 - 1000;
 /// Violations kept of one run.
 const MOST: usize = 20;
 
@@ -43,6 +49,38 @@ impl World {
         {
             self.violation(format!(
                 "{job} ran past its timeout: its cancel was forgotten"
+            ));
+        }
+    }
+
+    /// A job is sent to a node within the time it may wait for room, or never (ADM-24). What it does
+    /// there, and whether it comes there again, is another matter.
+    pub(crate) fn check_place(&mut self, job: JobId, node: usize) {
+        if !self.hub.placed.insert((job, node)) {
+            return;
+        }
+        // One whose submission is not durable yet has not waited.
+        let since = self.hub.waits_since.get(&job).copied();
+        let waited = self.now - since.unwrap_or(self.now);
+        if waited > MOST_WAIT {
+            self.violation(format!("{job} waited {waited} ms for room"));
+        }
+    }
+
+    /// A job that no node took ends once its time is over, and as one that nobody had room for.
+    pub(crate) fn check_wait_ends(&mut self, record: &Record) {
+        let Record::JobFinished { job, result, .. } = record else {
+            return;
+        };
+        let since = self.hub.waits_since.remove(job);
+        if result.failure != Some(FailureClass::NoCapacity) {
+            return;
+        }
+        self.hub.no_room += 1;
+        let waited = self.now - since.unwrap_or(self.now);
+        if !(LEAST_WAIT..=MOST_WAIT).contains(&waited) {
+            self.violation(format!(
+                "{job} was given up for want of room after {waited} ms"
             ));
         }
     }

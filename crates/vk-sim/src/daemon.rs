@@ -17,6 +17,9 @@ use crate::script;
 use crate::store::Store;
 use crate::world::World;
 
+/// Seconds a job may wait for room.
+pub(crate) const PLACE_WITHIN_SECS: u32 = 300;
+
 /// The only runner.
 pub(crate) const RUNNER: RunnerIndex = RunnerIndex(0);
 /// Jobs the daemon holds at most.
@@ -122,7 +125,7 @@ impl World {
     fn job_config(&mut self) -> job::Config {
         job::Config {
             hub_url: "https://hub.example.com:8443".into(),
-            place_within_secs: 300,
+            place_within_secs: PLACE_WITHIN_SECS,
             wall: self.wall(),
             seed: self.rng.next(),
         }

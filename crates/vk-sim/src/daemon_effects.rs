@@ -154,7 +154,13 @@ impl World {
             return;
         };
         match effect {
-            job::Effect::Submit { call, submission } => {
+            job::Effect::Submit {
+                call,
+                mut submission,
+            } => {
+                if self.breakage == Some(Breakage::LongWait) {
+                    submission.place_within_secs *= 10;
+                }
                 let digest = digest(&serde_json::to_vec(&submission).unwrap_or_default());
                 let spec_bytes = serde_json::to_vec(&submission.spec).map_or(0, |json| json.len());
                 let fresh = JobId::from_bytes(self.rng.id());

@@ -56,6 +56,12 @@ pub(crate) struct Hub {
     unanswered: BTreeMap<JobId, (u64, HubMessage)>,
     /// For a breakage: starts that went out, and to which node.
     pub(crate) sent: BTreeMap<JobId, (usize, HubMessage)>,
+    /// When each job was submitted, durably; until it ends.
+    pub(crate) waits_since: BTreeMap<JobId, u64>,
+    /// Jobs and the nodes they were sent to.
+    pub(crate) placed: BTreeSet<(JobId, usize)>,
+    /// Jobs that nobody had room for.
+    pub(crate) no_room: u64,
     /// Jobs that it knows to run on a node, durably.
     pub(crate) running: BTreeSet<JobId>,
 }
@@ -80,6 +86,9 @@ impl Hub {
             sync_due: false,
             unanswered: BTreeMap::new(),
             sent: BTreeMap::new(),
+            waits_since: BTreeMap::new(),
+            placed: BTreeSet::new(),
+            no_room: 0,
             running: BTreeSet::new(),
         }
     }
@@ -212,12 +221,14 @@ impl World {
     fn hub_note(&mut self, record: &Record) {
         self.check_record("hub", record);
         self.check_finished(record);
+        self.check_wait_ends(record);
         if let Record::JobFinished { job, .. } = record {
             self.hub.sent.remove(job);
         }
         match record {
             Record::JobSubmitted { job, .. } => {
                 self.hub.submitted.insert(*job);
+                self.hub.waits_since.insert(*job, self.now);
             }
             Record::JobFinished {
                 job,
@@ -323,6 +334,11 @@ impl World {
         let Some((SessionHandle(session), message)) = effect.message() else {
             return;
         };
+        if let HubMessage::Job(HubJobMessage::Start { job, .. }) = &message
+            && let Some(open) = self.sessions.get(&session)
+        {
+            self.check_place(*job, open.node);
+        }
         if self.breakage == Some(Breakage::DoubleStart) {
             self.remember_start(session, &message);
         }

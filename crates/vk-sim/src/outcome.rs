@@ -20,6 +20,8 @@ pub struct Outcome {
     pub with_reservation: u64,
     /// Jobs taken after a recorded loss of the reservation.
     pub recorded_losses: u64,
+    /// Jobs that nobody had room for.
+    pub no_room: u64,
     /// Virtual milliseconds it took.
     pub took_ms: u64,
     /// What did not hold; empty in a good run.
@@ -40,6 +42,7 @@ pub fn run(seed: u64, plan: Plan, breakage: Option<Breakage>) -> Outcome {
         orphans: world.orphans,
         with_reservation: world.with_reservation,
         recorded_losses: world.recorded_losses,
+        no_room: world.hub.no_room,
         took_ms: world.now,
         violations: world.violations,
         log: world.log,

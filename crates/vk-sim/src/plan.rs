@@ -15,6 +15,8 @@ pub struct Plan {
     pub kill_spread: u64,
     /// Sessions cut.
     pub cuts: u32,
+    /// Each of them for longer than a job waits for room.
+    pub long_cuts: bool,
     /// Processes of jobs killed.
     pub job_kills: u32,
     /// Nodes that lose all they have.
@@ -38,6 +40,7 @@ impl Default for Plan {
             kills: 3,
             kill_spread: 45,
             cuts: 4,
+            long_cuts: false,
             job_kills: 1,
             disk_losses: 1,
             small_faults: true,

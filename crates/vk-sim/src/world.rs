@@ -221,7 +221,7 @@ impl World {
         self.queue.add(self.rng.between(1, 5000), Event::Push);
         for _ in 0..self.plan.cuts {
             let node = self.rng.below(self.plan.nodes);
-            let away = if self.rng.one_in(12) {
+            let away = if self.rng.one_in(12) || self.plan.long_cuts {
                 self.rng.between(330_000, 900_000)
             } else {
                 self.rng.between(0, 60_000)

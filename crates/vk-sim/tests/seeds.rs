@@ -1,6 +1,11 @@
 //! A hundred fleets by seed, and the proof that the invariants bite.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may"
+)]
 
 use vk_sim::{Breakage, Fault, Faults, Outcome, Plan, Victim, run};
 
@@ -18,7 +23,7 @@ fn plan() -> Plan {
     Plan::default()
 }
 
-/// SESS-09, SESS-15, ADM-20, ADM-24, ADM-27, DISP-64, DISP-65, DISP-66, FAIL-01, FAIL-02, FAIL-03, FAIL-04, FAIL-27
+/// SESS-09, SESS-15, ADM-20, ADM-27, DISP-64, DISP-65, DISP-66, FAIL-01, FAIL-02, FAIL-03, FAIL-04, FAIL-27
 #[test]
 fn a_hundred_fleets_keep_every_promise_whoever_is_killed_or_cut_off() {
     let mut faults = Faults::default();
@@ -139,6 +144,40 @@ fn a_hub_that_places_a_lost_job_again_is_found() {
 #[test]
 fn a_job_request_without_the_hubs_word_is_found() {
     assert_found(Breakage::AskUnapproved, "while the server is");
+}
+
+/// ADM-24
+#[test]
+fn a_job_waits_for_room_as_long_as_was_asked_for_and_no_longer() {
+    // The only node goes away under a job request, and stays away for longer than a job waits.
+    let plan = Plan {
+        nodes: 1,
+        cuts: 6,
+        jobs: 24,
+        long_cuts: true,
+        kills: 0,
+        job_kills: 0,
+        disk_losses: 0,
+        small_faults: false,
+        ..plan()
+    };
+    let seeds = 1..=8;
+    let mut no_room = 0;
+    for seed in seeds.clone() {
+        let outcome = run(seed, plan.clone(), None);
+        assert_good(&outcome);
+        no_room += outcome.no_room;
+    }
+    assert!(no_room >= 2, "{no_room} jobs found no room");
+    let late = seeds.clone().find_map(|seed| {
+        let outcome = run(seed, plan.clone(), Some(Breakage::LongWait));
+        let mut all = outcome.violations.into_iter();
+        all.find(|what| what.contains("ms for room"))
+    });
+    println!(
+        "{no_room} without room; {}",
+        late.expect("a longer wait is found")
+    );
 }
 
 #[test]

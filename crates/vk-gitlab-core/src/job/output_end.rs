@@ -88,7 +88,6 @@ impl Job {
             _ if gitlab < ours => self.output_ends_where_gitlab_is(),
             // A restart knows no better: GitLab says so if it is not so.
             Some(closing) if gitlab == ours && gitlab < closing => self.gitlab_has_all_to(closing),
-            Some(closing) if gitlab < closing => self.output_ends_where_gitlab_is(),
             Some(_) => self.gitlab_has_all_to(gitlab),
             None => self.output_ends_here(),
         }

@@ -99,8 +99,9 @@ fn the_closing_lines_stand_once_wherever_the_daemon_of_a_removed_relay_dies() {
 /// GL-74, AUTH-05, STATE-23
 #[test]
 fn a_restart_within_the_closing_lines_of_a_removed_relays_job_writes_them_no_second_time() {
-    for lived_on in [0, 15] {
-        let mut world = said("Job triggered by policy\n", &["one\n", "two\n", "three\n"]);
+    let lines = ["one\n", "two\n", "three\n"];
+    for (lived_on, said_lines) in [(0, 3), (15, 3), (0, 1), (0, 2)] {
+        let mut world = said("Job triggered by policy\n", &lines[..said_lines]);
         world.gitlab.delays = 1000;
         world.hub.refuses = Some(unauthorized());
         removed(&mut world);
@@ -112,7 +113,8 @@ fn a_restart_within_the_closing_lines_of_a_removed_relays_job_writes_them_no_sec
         world.gitlab.delays = 0;
         removed(&mut world);
         world.pass_secs(HOUR / 2);
-        assert_closed_once(&world, "Job triggered by policy\none\ntwo\nthree\n");
+        let whole = format!("Job triggered by policy\n{}", lines[..said_lines].concat());
+        assert_closed_once(&world, &whole);
         assert_eq!(world.gitlab.trace, trace);
     }
 }
@@ -251,4 +253,106 @@ fn a_final_state_that_is_never_taken_is_given_up_once_the_token_ended() {
                 .contains(&Record::Reported { delivered: false })
         );
     }
+}
+
+/// GL-72, GL-74, AUTH-05
+#[test]
+fn output_that_only_gitlab_knows_of_stays_before_the_closing_lines_over_two_restarts() {
+    let mut world = said("Job triggered by policy\n", &["one\n", "two\n", "three\n"]);
+    world.print("four\n");
+    world.pass_secs(4);
+    let before = text(&world);
+    assert!(before.ends_with("four\n"), "{before}");
+    // What it had sent last, no record says, and the hub neither.
+    world.hub.refuses = Some(unauthorized());
+    world.crash();
+    world.pump();
+    for _ in 0..20 {
+        world.gitlab.fault(status(500));
+    }
+    removed(&mut world);
+    world.pass_secs(30);
+    let sent = |record: &Record| matches!(record, Record::Closing(closing) if closing.supposed);
+    assert!(world.records.iter().any(sent), "{:?}", world.records);
+    for _ in 0..2 {
+        world.gitlab.faults.clear();
+        world.gitlab.delays = 1000;
+        world.crash();
+        world.pump();
+        removed(&mut world);
+        world.pass_secs(30);
+        assert!(
+            text(&world).starts_with(&format!("{before}ERROR")),
+            "{}",
+            text(&world)
+        );
+    }
+    world.gitlab.delays = 0;
+    world.pass_secs(HOUR / 2);
+    assert_closed_once(&world, &before);
+}
+
+/// GL-50, AUTH-05
+#[test]
+fn a_read_that_is_late_ends_no_output_that_the_hub_still_has() {
+    let mut world = said("Job triggered by policy\n", &["one\n", "two\n"]);
+    world.pass_secs(30);
+    world.gitlab.delays = 2;
+    world.hub.fail(unauthorized());
+    world.pump();
+    world.gitlab.trace.truncate(26);
+    removed(&mut world);
+    world.pass_secs(1);
+    assert_eq!(text(&world), "Job triggered by policy\non");
+    // The read that is open is answered, and so is the next.
+    world.finish(None);
+    world.pass_secs(HOUR / 2);
+    assert_closed_once(&world, "Job triggered by policy\none\ntwo\n");
+}
+
+/// GL-72, GL-74
+#[test]
+fn where_the_closing_lines_stand_is_no_matter_of_what_a_hub_has_later() {
+    let lines = ["one\n", "two\n", "three\n", "four\n"];
+    let mut world = said("Job triggered by policy\n", &lines);
+    world.print("five, which no record covers\n");
+    world.pass_secs(4);
+    world.gitlab.delays = 1;
+    world.finish(Some(vk_hub_proto::job::FailureClass::Lost));
+    world.pass_secs(1);
+    let trace = text(&world);
+    assert!(trace.ends_with("the job's node was lost\n"), "{trace}");
+    world.hub.output.truncate(25);
+    world.crash();
+    world.pass_secs(120);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert_eq!(text(&world), trace);
+    let output = world.gitlab.output;
+    assert!(
+        output.is_none_or(|output| output.crc == crc(trace.as_bytes())),
+        "{output:?}"
+    );
+}
+
+/// GL-50, GL-72
+#[test]
+fn what_both_gitlab_and_the_hub_lost_is_in_no_checksum() {
+    let mut world = said("Job triggered by policy\n", &["one\n", "two\n", "three\n"]);
+    world.gitlab.interval = Some(3);
+    world.print("four\n");
+    world.pass_secs(5);
+    world.hub.output.truncate(8);
+    world.gitlab.trace.truncate(28);
+    world.pass_secs(70);
+    assert_eq!(text(&world), "Job triggered by policy\none\ntwo\n");
+    world.finish(Some(vk_hub_proto::job::FailureClass::Lost));
+    world.pass_secs(60);
+    let closing = "ERROR: Job failed (system failure): the job's node was lost\n";
+    assert_eq!(
+        text(&world),
+        format!("Job triggered by policy\none\ntwo\n{closing}")
+    );
+    let output = world.gitlab.output;
+    let right = |output: crate::job::SafePoint| output.crc == crc(&world.gitlab.trace);
+    assert!(output.is_none_or(right), "{output:?}");
 }
