@@ -19,7 +19,7 @@ use crate::context::{Counts, JobContext, StateSender};
 use crate::error::DriverError;
 use crate::guest_env::GuestEnv;
 use crate::output::Output;
-use crate::settings::{Settings, place};
+use crate::settings::{Settings, flag_fault, place};
 use crate::sources::Sourced;
 use crate::variables::{Own, Place, Variables};
 
@@ -135,12 +135,17 @@ impl Job {
             token_prefixes: spec.trace.mask_prefixes.clone(),
             ..vk_trace::Settings::default()
         };
-        match vk_trace::timestamps_wanted(variables.content("FF_TIMESTAMPS")) {
+        let mut faults = settings.flag_faults.clone();
+        let timestamps = variables.content("FF_TIMESTAMPS");
+        match vk_trace::timestamps_wanted(timestamps) {
             Ok(wanted) => trace.timestamps = wanted,
-            Err(_) => plan
-                .warnings
-                .push("FF_TIMESTAMPS: could not parse feature flag, expected bool".to_owned()),
+            Err(_) => faults.push(flag_fault("FF_TIMESTAMPS", timestamps.unwrap_or_default())),
         }
+        if timestamps == Some("") {
+            faults.push(flag_fault("FF_TIMESTAMPS", ""));
+        }
+        // gitlab-runner says each of them twice.
+        plan.warnings.extend(faults.iter().chain(&faults).cloned());
         let flags = [
             ("FF_SCRIPT_SECTIONS", settings.script_sections, false),
             ("FF_TIMESTAMPS", trace.timestamps, true),

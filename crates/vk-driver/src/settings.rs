@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) refused: Option<String>,
     /// What was not understood.
     pub(crate) warnings: Vec<String>,
+    /// Flags (`FF_…`) that were not understood.
+    pub(crate) flag_faults: Vec<String>,
 }
 
 impl Settings {
@@ -63,6 +65,7 @@ impl Settings {
         let mut reader = Reader {
             given: &variable,
             warnings: Vec::new(),
+            flag_faults: Vec::new(),
         };
         let default = if job.sources.allow_fetch {
             Strategy::Fetch
@@ -85,7 +88,7 @@ impl Settings {
         };
         let checkout = reader.flag("GIT_CHECKOUT", true) && strategy.has_sources();
         let debug_trace = reader.flag("CI_DEBUG_TRACE", false);
-        let script_sections = reader.flag("FF_SCRIPT_SECTIONS", false);
+        let script_sections = reader.feature("FF_SCRIPT_SECTIONS", false);
         let artifact_level = artifact_level(&mut reader);
         let mut refused = None;
         let mut or_refuse = |error: String| refused = Some(error);
@@ -112,8 +115,14 @@ impl Settings {
             artifact_level,
             refused,
             warnings: reader.warnings,
+            flag_faults: reader.flag_faults,
         }
     }
+}
+
+/// What is said of a flag that is no bool.
+pub(crate) fn flag_fault(name: &str, value: &str) -> String {
+    format!("{name}: could not parse feature flag, expected bool, got {value}")
 }
 
 fn artifact_level(reader: &mut Reader<'_>) -> Level {

@@ -15,7 +15,8 @@ use crate::store::{Lease, Store};
 /// When the registry is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullPolicy {
-    /// Each time; what is here already is not fetched again.
+    /// Each time; what is here already is not fetched again, and of what was imported under the name
+    /// no registry is asked.
     Always,
     /// Where the image is not here.
     IfNotPresent,
@@ -85,6 +86,8 @@ pub struct Outcome {
     pub lease: Lease,
     /// Whether it was fetched just now.
     pub fetched: bool,
+    /// Whether an import gave it its name.
+    pub imported: bool,
     /// The policy that gave it.
     pub policy: PullPolicy,
 }
@@ -148,8 +151,17 @@ impl Puller {
         let outcome = |lease, fetched| Outcome {
             lease,
             fetched,
+            imported: false,
             policy,
         };
+        let imported = |named: &Named| named.registry_digest.is_none();
+        if let Some(lease) = self.here(image, imported)? {
+            // The operator said what the name means here; a registry may not even have it.
+            return Ok(Outcome {
+                imported: true,
+                ..outcome(lease, false)
+            });
+        }
         let here = match policy {
             PullPolicy::Always => {
                 progress(Progress::Pulling {

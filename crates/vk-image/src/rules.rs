@@ -17,7 +17,13 @@ pub struct Rules {
     pub pull_policy: Vec<PullPolicy>,
     /// What a job may ask for; empty is what `pull_policy` says.
     pub allowed_pull_policies: Vec<PullPolicy>,
+    /// Whom a job may name as the user of its scripts, word by word; empty allows all. Who is named
+    /// by the image alone is allowed.
+    pub allowed_users: Vec<String>,
 }
+
+/// Of an operator's list, so much is shown to a job.
+const SHOWN: usize = 20;
 
 /// What the rules make of a job's wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +46,19 @@ pub enum RuleError {
     #[error(transparent)]
     Name(#[from] ReferenceError),
     /// A name that no pattern fits.
-    #[error("image {name:?} is not allowed on this node; allowed are {}", .allowed.join(", "))]
+    #[error("image {name:?} is not allowed on this node; allowed are {}", shown(.allowed))]
     NotAllowed {
         /// As it was asked for.
         name: String,
         /// The patterns.
+        allowed: Vec<String>,
+    },
+    /// A user that is not on the list.
+    #[error("user {user:?} is not allowed on this node; allowed are {}", shown(.allowed))]
+    User {
+        /// As it was asked for.
+        user: String,
+        /// The list.
         allowed: Vec<String>,
     },
     /// Policies of which none is allowed.
@@ -77,6 +91,22 @@ impl Rules {
         Ok(Choice {
             reference,
             policies,
+        })
+    }
+
+    /// Whether a job may have its scripts run as `user`, whom it names itself; empty where it leaves
+    /// that to its image.
+    ///
+    /// # Errors
+    /// One that is not allowed, an error of configuration.
+    pub fn check_user(&self, user: &str) -> Result<(), RuleError> {
+        let is_listed = self.allowed_users.iter().any(|allowed| allowed == user);
+        if user.is_empty() || self.allowed_users.is_empty() || is_listed {
+            return Ok(());
+        }
+        Err(RuleError::User {
+            user: user.into(),
+            allowed: self.allowed_users.clone(),
         })
     }
 
@@ -123,6 +153,16 @@ impl Rules {
             });
         }
         Ok(policies)
+    }
+}
+
+/// As much of a list as a message may have.
+fn shown(list: &[String]) -> String {
+    let first: Vec<&str> = list.iter().take(SHOWN).map(String::as_str).collect();
+    let first = first.join(", ");
+    match list.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -209,5 +249,32 @@ mod tests {
             Rules::default().resolve("a", &[IfNotPresent]).is_err(),
             "the node's own policy binds"
         );
+    }
+    /// SPEC-39
+    #[test]
+    fn a_job_names_no_user_that_is_not_listed() {
+        let rules = Rules {
+            allowed_users: vec!["1000".into(), "build:build".into()],
+            ..Rules::default()
+        };
+        for user in ["", "1000", "build:build"] {
+            assert_eq!(rules.check_user(user), Ok(()), "{user}");
+            assert_eq!(Rules::default().check_user(user), Ok(()), "{user}");
+        }
+        for user in ["root", "0", "build", "1000:0", " 1000"] {
+            let said = rules.check_user(user).unwrap_err().to_string();
+            assert!(said.ends_with("allowed are 1000, build:build"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_not_shown_whole() {
+        let many: Vec<String> = (0..23).map(|n| format!("image-{n}")).collect();
+        let rules = Rules {
+            allowed_images: many,
+            ..Rules::default()
+        };
+        let said = rules.resolve("debian", &[]).unwrap_err().to_string();
+        assert!(said.ends_with("image-18, image-19 and 3 more"), "{said}");
     }
 }

@@ -13,10 +13,11 @@ use vk_node::state_dir::{StateDir, StateDirError};
 
 use crate::start::run_async;
 
-mod caches;
+pub(crate) mod caches;
 mod drain;
 mod driver;
 mod gc;
+mod images;
 mod run;
 mod service;
 mod show;

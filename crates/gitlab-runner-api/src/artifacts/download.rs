@@ -57,6 +57,18 @@ impl ArtifactClient {
     /// # Errors
     /// After the last try: what the server says, or why there is no answer; more bytes than may be.
     pub async fn download(&self, download: &Download<'_>) -> Result<Downloaded, DownloadError> {
+        self.download_telling(download, |_| {}).await
+    }
+
+    /// The same; `tell` hears of each try that failed and is followed by another.
+    ///
+    /// # Errors
+    /// As [`Client::download`].
+    pub async fn download_telling(
+        &self,
+        download: &Download<'_>,
+        tell: impl Fn(&DownloadError),
+    ) -> Result<Downloaded, DownloadError> {
         let mut tried = 1;
         loop {
             // Object storage is asked for directly at first; a server that fails so is asked for
@@ -69,6 +81,7 @@ impl ArtifactClient {
             if is_final || tried >= TRIES {
                 return Err(error);
             }
+            tell(&error);
             tried += 1;
             tokio::time::sleep(WAIT).await;
         }

@@ -64,6 +64,16 @@ pub(crate) struct GitSettings {
 pub(super) struct Reader<'a> {
     pub(super) given: &'a dyn Fn(&str) -> Option<String>,
     pub(super) warnings: Vec<String>,
+    pub(super) flag_faults: Vec<String>,
+}
+
+/// As Go reads a bool.
+fn bool_of(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 impl Reader<'_> {
@@ -72,19 +82,28 @@ impl Reader<'_> {
         (self.given)(name).filter(|value| !value.is_empty())
     }
 
-    /// As Go reads a bool.
+    /// A bool, or its default, with a warning where it is neither.
     pub(super) fn flag(&mut self, name: &str, default: bool) -> bool {
-        match self.text(name).as_deref() {
-            None => default,
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
-            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
-            Some(other) => {
-                self.warnings.push(format!(
-                    "{name}: expected bool got {other:?}, using default value: {default}"
-                ));
-                default
-            }
-        }
+        let Some(text) = self.text(name) else {
+            return default;
+        };
+        bool_of(&text).unwrap_or_else(|| {
+            self.warnings.push(format!(
+                "{name}: expected bool got {text:?}, using default value: {default}"
+            ));
+            default
+        })
+    }
+
+    /// A flag of gitlab-runner's (`FF_…`): an empty value is none of a bool's, either.
+    pub(super) fn feature(&mut self, name: &str, default: bool) -> bool {
+        let Some(text) = (self.given)(name) else {
+            return default;
+        };
+        bool_of(&text).unwrap_or_else(|| {
+            self.flag_faults.push(super::flag_fault(name, &text));
+            default
+        })
     }
 
     fn number(&mut self, name: &str, default: u32) -> u32 {
@@ -121,12 +140,11 @@ impl GitSettings {
     /// # Errors
     /// What a job asks for and cannot have, in words for its owner.
     pub(super) fn read(job: &CiJob, reader: &mut Reader<'_>) -> Result<GitSettings, String> {
-        let lfs = !reader.flag("GIT_LFS_SKIP_SMUDGE", false);
         Ok(GitSettings {
             clean: reader.words("GIT_CLEAN_FLAGS", CLEAN_FLAGS),
             fetch: fetch_flags(&reader.words("GIT_FETCH_EXTRA_FLAGS", ""))?,
             submodules: submodules(job, reader)?,
-            lfs,
+            lfs: !reader.flag("GIT_LFS_SKIP_SMUDGE", false),
         })
     }
 
@@ -213,6 +231,8 @@ fn fetch_flags(words: &[String]) -> Result<FetchFlags, String> {
 }
 
 fn submodules(job: &CiJob, reader: &mut Reader<'_>) -> Result<Option<Submodules>, String> {
+    // What is wrong with it is said where there are no submodules, too.
+    let depth = reader.number("GIT_SUBMODULE_DEPTH", job.sources.depth);
     let recursive = match reader.text("GIT_SUBMODULE_STRATEGY").as_deref() {
         None | Some("none") => return Ok(None),
         Some("normal") => false,
@@ -232,7 +252,7 @@ fn submodules(job: &CiJob, reader: &mut Reader<'_>) -> Result<Option<Submodules>
     }
     let mut submodules = Submodules {
         recursive,
-        depth: reader.number("GIT_SUBMODULE_DEPTH", job.sources.depth),
+        depth,
         paths,
         force_https: reader.flag("GIT_SUBMODULE_FORCE_HTTPS", false),
         jobs: 1,

@@ -138,6 +138,29 @@ fn submodules_are_as_a_job_wants_them() {
     assert_eq!(odd.git.submodules.unwrap().jobs, 4);
 }
 
+/// In gitlab-runner's words; a depth is read where no submodule is wanted, too.
+#[test]
+fn flags_that_are_no_bools_are_told_apart_from_settings() {
+    let odd = read(&[
+        ("GIT_LFS_SKIP_SMUDGE", "perhaps"),
+        ("FF_SCRIPT_SECTIONS", "perhaps"),
+        ("GIT_SUBMODULE_DEPTH", "deep"),
+    ]);
+    let texts = [
+        "GIT_SUBMODULE_DEPTH: expected int got \"deep\", using default value: 0",
+        "GIT_LFS_SKIP_SMUDGE: expected bool got \"perhaps\", using default value: false",
+    ];
+    assert_eq!(odd.warnings, texts);
+    let fault = "FF_SCRIPT_SECTIONS: could not parse feature flag, expected bool, got perhaps";
+    assert_eq!(odd.flag_faults, [fault]);
+    assert!(!odd.script_sections && odd.git.lfs);
+    // An empty flag is one that is no bool; an empty setting is none.
+    let empty = read(&[("FF_SCRIPT_SECTIONS", ""), ("GIT_CHECKOUT", "")]);
+    assert_eq!(empty.flag_faults.len(), 1);
+    assert_eq!(empty.warnings, Vec::<String>::new());
+    assert!(read(&[("FF_SCRIPT_SECTIONS", "true")]).script_sections);
+}
+
 #[test]
 fn a_job_says_where_its_project_lies() {
     for (path, dir) in [

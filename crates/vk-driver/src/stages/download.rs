@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gitlab_runner_api::artifacts::Download;
+use gitlab_runner_api::artifacts::{Download, DownloadError};
 use tokio::net::unix::pipe;
 use vk_guest_proto::TarIn;
 use vk_hub_proto::job::{Dependency, FailureClass};
@@ -14,6 +14,9 @@ use crate::context::ArtifactsAt;
 use crate::job::Job;
 use crate::script::notice;
 use crate::transfer_log::Level;
+
+/// What begins each line about a download.
+const LINE: &str = "Downloading artifacts from coordinator...";
 
 pub(super) async fn run(job: &Job) -> Result<(), StageEnd> {
     job.activity(Some("downloading artifacts"));
@@ -88,9 +91,12 @@ async fn fetch(job: &Job, dependency: &Dependency) -> Result<PathBuf, StageEnd> 
         to: &to,
         bytes_max: job.context.artifact_cap,
     };
-    let line = "Downloading artifacts from coordinator...";
     let number = id.to_string();
-    match upload::client(job)?.download(&download).await {
+    let tell = |error: &DownloadError| {
+        say_failed(job, &number, error, Level::Warning, "failed");
+        job.output.log(Level::Warning, "Retrying...", &[]);
+    };
+    match upload::client(job)?.download_telling(&download, tell).await {
         Ok(done) => {
             let mut fields = vec![("id", number.as_str()), ("status", "200")];
             // Only a redirect brings it from elsewhere.
@@ -98,18 +104,36 @@ async fn fetch(job: &Job, dependency: &Dependency) -> Result<PathBuf, StageEnd> 
             if !own {
                 fields.push(("host", &done.host));
             }
-            job.output.log(Level::Info, &format!("{line} ok"), &fields);
+            job.output.log(Level::Info, &format!("{LINE} ok"), &fields);
             Ok(to)
         }
         Err(error) => {
-            let text = format!("{line} {error}");
-            job.output.log(Level::Error, &text, &[("id", &number)]);
+            let (level, how) = match error.status {
+                Some(401) => (Level::Error, "unauthorized"),
+                Some(403) => (Level::Error, "forbidden"),
+                Some(404) => (Level::Error, "not found"),
+                _ => (Level::Warning, "failed"),
+            };
+            say_failed(job, &number, &error, level, how);
             let server = &job.spec().server_url;
             let message =
                 format!("the artifacts of {name} ({id}) were not had from {server}: {error}");
+            job.output.log(Level::Fatal, &message, &[]);
             Err(failed(FailureClass::ExternalDependency, message))
         }
     }
+}
+
+/// A try that failed, as gitlab-runner's downloader says it. Where GitLab gave a reason, that stands
+/// for the status.
+fn say_failed(job: &Job, id: &str, error: &DownloadError, level: Level, how: &str) {
+    let said = error.to_string();
+    let status = match error.status {
+        Some(404) => "404",
+        _ => &said,
+    };
+    let fields = [("id", id), ("status", status)];
+    job.output.log(level, &format!("{LINE} {how}"), &fields);
 }
 
 /// The one archive that an earlier job left in the directory.

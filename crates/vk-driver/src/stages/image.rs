@@ -67,10 +67,10 @@ pub(super) async fn resolve(job: &Job) -> Result<Lease, StageEnd> {
         job.count(|counts| counts.pulls += 1);
     }
     let digest = outcome.lease.record().digest.to_string();
-    let how = if outcome.fetched {
-        "pulled"
-    } else {
-        "found on the node"
+    let how = match (outcome.fetched, outcome.imported) {
+        (true, _) => "pulled",
+        (false, true) => "imported on the node",
+        (false, false) => "found on the node",
     };
     let line = format!("Using image {shown} with digest {digest}, {how}");
     job.output.line(Line::Plain(&line));

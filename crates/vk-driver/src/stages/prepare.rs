@@ -104,6 +104,8 @@ fn supported(job: &Job) -> Result<(), StageEnd> {
     if let Some(message) = unsupported::asked(job.spec(), &image) {
         return Err(failed(FailureClass::Configuration, message));
     }
+    let allowed = job.context.images.rules.check_user(&user(job));
+    allowed.map_err(|error| failed(FailureClass::Configuration, with_causes(&error)))?;
     match &job.settings.refused {
         Some(what) => Err(failed(FailureClass::Configuration, what)),
         None => Ok(()),

@@ -131,6 +131,10 @@ fn announce(job: &Job, sourced: &Sourced) {
             sources.ref_name
         );
         job.output.say(&notice(&text));
+        if job.settings.git.lfs {
+            // What gitlab-runner prints behind `git lfs pull`.
+            job.output.say("\n");
+        }
     } else {
         job.output.say(&notice("Skipping Git checkout"));
     }
@@ -176,4 +180,7 @@ fn announce_submodules(job: &Job, updated: &Updated, wanted: &Submodules) {
         job.output.say(&format!("{line}\n"));
     }
     job.output.say(&notice("Updated submodules"));
+    if job.settings.git.lfs {
+        job.output.say(&notice("Pulling LFS files..."));
+    }
 }

@@ -21,15 +21,20 @@ impl fmt::Display for Hunk {
     }
 }
 
+/// What the begin of a trace without stamps says.
+const UNSTAMPED: &str = "FF_TIMESTAMPS:false";
+
 /// A trace's lines: each without its time, which must be there; with names in place of a section's
-/// time and of the runner's short token; with escapes that can be read; a script's stdout before its
+/// time, of GitLab's host and of the runner's short token; with escapes that can be read; a script's stdout before its
 /// stderr.
 pub(crate) fn lines(trace: &str) -> Vec<String> {
     assert!(trace.ends_with('\n'), "the last line has no end");
     let token = short_token(trace);
+    let unstamped = trace.contains(UNSTAMPED);
     let plain = |line: &str| {
-        let rest = after_time(line).unwrap_or_else(|| panic!("a line without a stamp: {line:?}"));
-        let rest = commit(&section(rest))
+        let after = after_time(line);
+        assert_eq!(after.is_none(), unstamped, "stamp: {line:?}");
+        let rest = server(&commit(&section(after.unwrap_or(line))))
             .replace("\x1b[", "^[")
             .replace('\r', "^M");
         match &token {
@@ -103,13 +108,25 @@ fn after_time(line: &str) -> Option<&str> {
 
 /// A section's marker without its time.
 fn section(rest: &str) -> String {
+    let mut plain = rest.to_owned();
     for marker in ["section_start:", "section_end:"] {
-        if let Some((before, after)) = rest.split_once(marker) {
+        // Where lines have no stamps, an end and a begin stand in one.
+        if let Some((before, after)) = plain.split_once(marker) {
             let digits = after.trim_start_matches(|c: char| c.is_ascii_digit());
-            return format!("{before}{marker}<time>{digits}");
+            plain = format!("{before}{marker}<time>{digits}");
         }
     }
-    rest.to_owned()
+    plain
+}
+
+/// The address of the stand-in is that of the recorded jobs, and so is its name for SSH.
+fn server(rest: &str) -> String {
+    let mut plain = rest.replace("git@127.0.0.1:", "git@gitlab.test:");
+    while let Some((before, after)) = plain.split_once("http://127.0.0.1:") {
+        let digits = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        plain = format!("{before}http://gitlab.test{digits}");
+    }
+    plain
 }
 
 /// A line that names the commit, without its number: the example's own changes with its files.

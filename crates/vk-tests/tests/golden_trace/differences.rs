@@ -1,7 +1,7 @@
 //! What differs, job by job, in the order of the lines.
 
 use crate::align::Hunk;
-use crate::example;
+use crate::{example, refused, sources};
 
 /// Lines of the stock runner's trace, and ours in their place. `*` stands for anything; a line of
 /// ours that begins with `?` may be missing.
@@ -41,6 +41,30 @@ impl Difference {
     }
 }
 
+impl Difference {
+    /// The same where no line has a stamp or a stream, and none has its end after a section's marker.
+    pub(crate) fn unstamped(self) -> Self {
+        let plain = |line: String| {
+            let (may_miss, line) = match line.strip_prefix('?') {
+                Some(line) => ("?", line),
+                None => ("", line.as_str()),
+            };
+            let text = &line[4..];
+            let begin = if text.contains("Preparing the ") {
+                "section_start:<time>:prepare_executor^M^[0K"
+            } else {
+                ""
+            };
+            format!("{may_miss}{begin}{text}")
+        };
+        Self {
+            reason: self.reason,
+            stock: self.stock.into_iter().map(plain).collect(),
+            ours: self.ours.into_iter().map(plain).collect(),
+        }
+    }
+}
+
 fn taken<'a>(patterns: &[String], mut lines: &'a [String]) -> Option<&'a [String]> {
     for pattern in patterns {
         let (may_miss, pattern) = match pattern.strip_prefix('?') {
@@ -70,10 +94,11 @@ fn fits(pattern: &str, line: &str) -> bool {
 
 const PROGRAM: &str = "The program's name";
 const NODE: &str = "The node's name";
-const EXECUTOR: &str = "The executor";
+pub(crate) const EXECUTOR: &str = "The executor";
 const PLACE: &str = "Where it runs";
 const GITALY: &str = "Gitaly's correlation ID";
 pub(crate) const DIRECTORY: &str = "The project's directory";
+pub(crate) const LFS: &str = "Files of LFS";
 const TREE: &str = "A new tree for each job";
 pub(crate) const ARTIFACTS: &str = "The log of artifacts";
 pub(crate) const EXIT: &str = "Exit codes";
@@ -95,7 +120,9 @@ pub(crate) fn difference(reason: &'static str, stock: &[&str], ours: &[&str]) ->
 
 /// What is expected of a job.
 pub(crate) fn of(job: &str) -> Vec<Difference> {
-    first(job).unwrap_or_else(|| example::of(job))
+    let later = || sources::of(job).or_else(|| refused::of(job));
+    let found = first(job).or_else(later);
+    found.unwrap_or_else(|| example::of(job))
 }
 
 /// What is expected of a job of the first pipelines.
@@ -108,6 +135,7 @@ fn first(job: &str) -> Option<Vec<Difference>> {
     match job {
         "hello" => {
             list.push(first_tree("examples"));
+            list.push(no_lfs());
             list.push(difference(GUEST, &["01O Linux 6.12.0"], &["01O Linux *"]));
             list.extend(upload(1));
         }
@@ -179,10 +207,10 @@ pub(crate) fn begin(image: &str) -> Vec<Difference> {
                 "?00O ^[0KWaiting for room on the node ...^[0;m",
                 &line(&format!("Using VM executor with image {image} ...")),
                 &line(&format!(
-                    "Using effective pull policy of [if-not-present] for image {image}"
+                    "Using effective pull policy of [always] for image {image}"
                 )),
                 &line(&format!(
-                    "Using image {image} with digest sha256:*, found on the node"
+                    "Using image {image} with digest sha256:*, imported on the node"
                 )),
                 &line("Booted a VM by * under * in * s: 1 CPUs, * MiB, kernel *"),
                 "?00O ^[0;33mWARNING: this node has no KVM that works: every instruction of the \
@@ -206,6 +234,11 @@ pub(crate) fn first_tree(project: &str) -> Difference {
     difference(DIRECTORY, &[&stock], &[&ours])
 }
 
+/// The host of these jobs had no `git-lfs`, behind which gitlab-runner prints an empty line.
+fn no_lfs() -> Difference {
+    difference(LFS, &[], &["01O "])
+}
+
 /// A later one goes on with what the one before left, and removes some of it.
 fn tree(removed: &[&str]) -> Vec<Difference> {
     let mut list = vec![difference(
@@ -219,6 +252,7 @@ fn tree(removed: &[&str]) -> Vec<Difference> {
     for name in removed {
         list.push(difference(TREE, &[&format!("01O Removing {name}")], &[]));
     }
+    list.push(no_lfs());
     list
 }
 

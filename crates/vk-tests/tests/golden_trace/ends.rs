@@ -1,10 +1,8 @@
 //! How GitLab has the ends of the example's jobs, beside those of the stock runner's.
 
 use crate::fleet::{Ended, Ran};
-use crate::recorded::EXAMPLE_ENDS;
-
 /// What differs: job, ours instead. The reasons are the page's part "The result".
-const DIFFERENT: [(&str, &str, Option<i64>, &str); 5] = [
+const DIFFERENT: [(&str, &str, Option<i64>, &str); 15] = [
     (
         "settings:submodules",
         "failed",
@@ -18,6 +16,61 @@ const DIFFERENT: [(&str, &str, Option<i64>, &str); 5] = [
         "runner_external_dependency_failure",
     ),
     ("cache:wrong", "success", None, "none"),
+    (
+        "tree:bad-path",
+        "failed",
+        None,
+        "runner_configuration_error",
+    ),
+    ("tree:no-checkout", "success", None, "none"),
+    (
+        "tree:closed",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "upload:too-large",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "upload:forbidden",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "upload:given-up",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "upload:first-of-two",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "download:missing",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "download:forbidden",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
+    (
+        "download:unwell",
+        "failed",
+        None,
+        "runner_external_dependency_failure",
+    ),
     (
         "artifacts:two-raw",
         "failed",
@@ -33,8 +86,8 @@ const DIFFERENT: [(&str, &str, Option<i64>, &str); 5] = [
 ];
 
 /// What is not as it is recorded or listed, in words.
-pub(crate) fn compare(ran: &[Ran]) -> Vec<String> {
-    let recorded: Vec<_> = EXAMPLE_ENDS.lines().map(read).collect();
+pub(crate) fn compare(recorded: &str, ran: &[Ran]) -> Vec<String> {
+    let recorded: Vec<_> = recorded.lines().map(read).collect();
     assert_eq!(recorded.len(), ran.len());
     let mut wrong = Vec::new();
     for ((name, stock), ours) in recorded.into_iter().zip(ran) {

@@ -1,20 +1,20 @@
 //! What differs, job by job of the example, in the order of the lines.
 
 use crate::differences::{
-    ARTIFACTS, Difference, EXIT, GUEST, PLATFORM, begin, difference, download, exit, first_tree,
-    missing_in, sent,
+    ARTIFACTS, Difference, EXECUTOR, EXIT, GUEST, PLATFORM, begin, difference, download, exit,
+    first_tree, missing_in, sent,
 };
 
 const CACHES: &str = "The log of caches";
 const SETTINGS: &str = "Settings that cannot be followed";
-const SOURCES: &str = "Sources that failed";
-const SUBMODULES: &str = "Submodules";
+pub(crate) const SOURCES: &str = "Sources that failed";
+pub(crate) const SUBMODULES: &str = "Submodules";
 const TIMEOUTS: &str = "Timeouts";
 
 /// The example's project.
 const PROJECT: &str = "parity";
 /// How a failed job's last line begins.
-const FAILED: &str = "00O ^[31;1mERROR: Job failed: ";
+pub(crate) const FAILED: &str = "00O ^[31;1mERROR: Job failed: ";
 const NO_DOWNLOAD: &str = "01E No URL provided, cache will not be downloaded from shared cache \
                            server. Instead a local version of cache will be extracted.^[0;m ";
 const NO_UPLOAD: &str = "01E No URL provided, cache will not be uploaded to shared cache server. \
@@ -30,10 +30,18 @@ pub(crate) fn of(job: &str) -> Vec<Difference> {
     let mut list = begin("debian:12");
     match job {
         "settings:submodules" => return submodules_of_no_kind(list),
+        "git:clone-path-outside" => {
+            list.truncate(2);
+            let line = |name| format!("00O+^[0K^[36;1mPreparing the \"{name}\" executor^[0;m^[0;m");
+            list.push(difference(EXECUTOR, &[&line("shell")], &[&line("vk")]));
+            return list;
+        }
         // There is no repository.
         "git:none" | "git:empty" => _ = list.pop(),
         // There is none yet.
-        "git:attempts" => _ = list.pop(),
+        "git:attempts" | "cancel:sources" => _ = list.pop(),
+        // It says where.
+        "git:clone-path" => {}
         _ => list.push(first_tree(PROJECT)),
     }
     if job.starts_with("cache:") {
@@ -42,6 +50,9 @@ pub(crate) fn of(job: &str) -> Vec<Difference> {
         artifacts(job, &mut list);
     } else {
         others(job, &mut list);
+    }
+    if job == "script:unstamped" {
+        list = list.into_iter().map(Difference::unstamped).collect();
     }
     list
 }
@@ -80,6 +91,8 @@ fn others(job: &str, list: &mut Vec<Difference>) {
             list.push(difference(TIMEOUTS, &[], &[hint]));
         }
         "cancel" => list.extend(sent("archive", 18)),
+        "cancel:after" => list.extend(sent("archive", 59)),
+        "cancel:sources" => list.push(difference(TIMEOUTS, &["01E Terminated"], &[])),
         "git:submodules" => list.push(difference(
             SUBMODULES,
             &["01O ^[32;1mConfiguring submodules to use parent git credentials...^[0;m"],
@@ -106,20 +119,23 @@ fn submodules_of_no_kind(mut list: Vec<Difference>) -> Vec<Difference> {
     const WHY: &str = "GIT_SUBMODULE_STRATEGY: expected either 'normal', 'recursive' or 'none' got \
                        \"sideways\"";
     list.truncate(2);
-    list.push(difference(
-        SETTINGS,
-        &[&format!("00O ^[0;33mWARNING: {WHY}^[0;m")],
-        &[],
-    ));
-    list.push(difference(
+    let said = format!("00O ^[0;33mWARNING: {WHY}^[0;m");
+    list.push(difference(SETTINGS, &[&said], &[]));
+    list.extend(ended_by_settings("unknown GIT_SUBMODULE_STRATEGY", WHY));
+    list
+}
+
+/// A job that ends in gitlab-runner's get_sources, and before its VM is booted in ours.
+pub(crate) fn ended_by_settings(stock: &str, ours: &str) -> [Difference; 2] {
+    let begin = difference(
         SETTINGS,
         &[
             "00O+^[0K^[36;1mPreparing the \"shell\" executor^[0;m^[0;m",
             "00O ^[0KUsing Shell (bash) executor...^[0;m",
         ],
         &["00O+^[0K^[36;1mPreparing the \"vk\" executor^[0;m^[0;m"],
-    ));
-    list.push(difference(
+    );
+    let end = difference(
         SETTINGS,
         &[
             "00O+section_start:<time>:prepare_script^M^[0K",
@@ -129,11 +145,11 @@ fn submodules_of_no_kind(mut list: Vec<Difference>) -> Vec<Difference> {
             "00O+section_start:<time>:cleanup_file_variables^M^[0K",
             "00O+^[0K^[36;1mCleaning up project directory and file based variables^[0;m^[0;m",
             "00O section_end:<time>:cleanup_file_variables^M^[0K",
-            "00O ^[31;1mERROR: Job failed (system failure): unknown GIT_SUBMODULE_STRATEGY^[0;m",
+            &format!("00O ^[31;1mERROR: Job failed (system failure): {stock}^[0;m"),
         ],
-        &[&format!("{FAILED}{WHY}^[0;m")],
-    ));
-    list
+        &[&format!("{FAILED}{ours}^[0;m")],
+    );
+    [begin, end]
 }
 
 fn hit(key: &str) -> Difference {
@@ -191,8 +207,25 @@ fn caches(job: &str, list: &mut Vec<Difference>) {
             list.push(exit(FAILED, 7));
         }
         "cache:wrong" => wrong_policy(list),
+        "cache:refused-fallback" => list.push(miss(nobody)),
+        "cache:odd-fallback" => odd_fallback(list),
         other => panic!("no list for {other}"),
     }
+}
+
+fn odd_fallback(list: &mut Vec<Difference>) {
+    const KEY: &str = "odd-fallback-non_protected";
+    let said = "00O ^[0;33mWARNING: CACHE_COMPRESSION_LEVEL: expected one of 'fastest', 'fast', \
+                'default', 'slow' or 'slowest' got \"utmost\", using default value 'default'^[0;m";
+    // Behind the begin, as what is wrong with other settings.
+    list.insert(2, difference(CACHES, &[], &[said]));
+    list.push(miss(KEY));
+    let stock = "01E ^[0;33mWARNING: compression level \"utmost\" is invalid, falling back to \
+                 default^[0;m ";
+    let [begin, line] = saved(KEY, SENT);
+    list.push(begin);
+    list.push(difference(CACHES, &[stock], &[]));
+    list.push(line);
 }
 
 fn several(list: &mut Vec<Difference>) {
@@ -303,6 +336,7 @@ fn artifacts(job: &str, list: &mut Vec<Difference>) {
             list.push(exit(FAILED, 8));
         }
         "artifacts:not-now" => {}
+        "artifacts:odd" => odd_names(list),
         "artifacts:two-raw" => {
             list.extend(sent("archive", 48));
             list.extend(unfit(
@@ -320,6 +354,36 @@ fn artifacts(job: &str, list: &mut Vec<Difference>) {
         )),
         other => panic!("no list for {other}"),
     }
+}
+
+/// Names that a shell would run something for.
+fn odd_names(list: &mut Vec<Difference>) {
+    let warning = |text: &str| format!("01E ^[0;33mWARNING: {text}^[0;m ");
+    let outside =
+        warning("isExcluded: artifact path is not a subpath of project directory: ../outside/*");
+    list.push(difference(
+        ARTIFACTS,
+        &[
+            PLATFORM,
+            &warning("invalid artifact name: unexpected command substitution at 1:6"),
+            &warning("invalid path \"\": unexpected command substitution at 1:5"),
+            &outside,
+            &outside,
+        ],
+        &[&warning(
+            "invalid path: a command (`…`) is not allowed here",
+        )],
+    ));
+    list.push(missing_in(PROJECT, "src/`echo one`.txt"));
+    list.push(difference(
+        ARTIFACTS,
+        &[],
+        &[
+            &warning("File ignored: odd/pipe: neither a file, a directory nor a symlink"),
+            &warning("invalid artifact name: a command or arithmetic ($(…)) is not allowed here"),
+        ],
+    ));
+    list.extend(sent("archive", 57).pop());
 }
 
 /// Files that a format does not take: three tries there, one here.

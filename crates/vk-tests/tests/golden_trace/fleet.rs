@@ -5,17 +5,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vk_tests::port;
 
 use crate::program::{Program, eventually, kill, processes_of, run, run_with};
-use crate::recorded::{EXAMPLE_VARIABLES, PROJECT};
+use crate::recorded::{EXAMPLE_VARIABLES, FAULTS, MAKE_SOURCES, PROJECT};
 use crate::registry::Registry;
 
 /// What the process stand-in for VMs wants to be told.
 const ALLOW: (&str, &str) = ("VK_ALLOW_PROCESS_VMM", "for-tests");
 /// The project of the example, as GitLab names it.
 const EXAMPLE: &str = "parity";
+/// The projects of jobs with submodules, files of LFS and other hashes.
+const SOURCES: [&str; 5] = ["leaf", "closed", "part", "tree", "long"];
+/// Those of them that the jobs of `tree` may read.
+const READ_BY_TREE: [&str; 2] = ["leaf", "part"];
 
 /// How GitLab has a job's end.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,6 +55,7 @@ struct Setup {
 /// A fleet that runs.
 pub(crate) struct Fleet {
     bin: PathBuf,
+    project: &'static str,
     directory: tempfile::TempDir,
     // Not where jobs have no caches.
     _registry: Option<Registry>,
@@ -117,14 +122,17 @@ impl Fleet {
         configure(&dir, &setup, hub, lab);
         commit(&dir.join(setup.project));
         let log = |name: &str| dir.join(name);
-        let project = setup.project;
-        let named = format!("lab/{project}={}", text(&dir.join(project)));
+        let mut served = program("vk-lab");
+        served.args(["serve", "--addr", &format!("127.0.0.1:{lab}")]);
+        for project in projects(&dir, &setup) {
+            let named = format!("lab/{project}={}", text(&dir.join(project)));
+            served.args(["--project", &named]);
+        }
         let lab = Program::start(
-            program("vk-lab")
-                .args(["serve", "--addr", &format!("127.0.0.1:{lab}")])
+            served
                 .arg("--variables")
                 .arg(variables(&dir))
-                .args(["--project", &named, "--admin"])
+                .arg("--admin")
                 .arg(dir.join("lab.sock"))
                 .arg("--token-file")
                 .arg(dir.join("runner-token"))
@@ -175,6 +183,7 @@ impl Fleet {
         let daemon = Program::start(vk_gitlab().arg("run"), &log("daemon.log"));
         Self {
             bin,
+            project: setup.project,
             directory,
             _registry: setup.registry,
             _daemon: daemon,
@@ -201,10 +210,35 @@ impl Fleet {
             .arg(dir.join(EXAMPLE)))
     }
 
+    fn admin(&self, command: &Value) -> Value {
+        let answer = run(self.lab("admin").arg(command.to_string()));
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// From now on jobs of `tree` may read its submodules.
+    pub(crate) fn let_read(&self) {
+        for project in READ_BY_TREE {
+            let (project, reader) = (format!("lab/{project}"), "lab/tree");
+            self.admin(&json!({"cmd": "let_read", "project": project, "reader": reader}));
+        }
+    }
+
+    /// What the stand-in does to transfers of the next pipeline.
+    pub(crate) fn plan_faults(&self, ran: usize) {
+        let limits = json!({"cmd": "set", "artifact_limits": {"junit": 1000}});
+        self.admin(&limits);
+        for line in FAULTS.lines() {
+            let mut fault: Value = serde_json::from_str(line).unwrap();
+            // Jobs are numbered from 1, in the order in which they are made.
+            let number = fault["job"].as_u64().unwrap() + u64::try_from(ran).unwrap() + 1;
+            fault["job"] = json!(number);
+            run(self.lab("inject").arg(fault.to_string()));
+        }
+    }
+
     /// Starts a job that waits for that, and cancels it while it runs.
     fn cancel(&self, job: u64) {
-        let command = format!("{{\"cmd\":\"play\",\"job\":{job}}}");
-        run(self.lab("admin").arg(command));
+        self.admin(&json!({"cmd": "play", "job": job}));
         // Somebody who watches: the runner hears sooner of what happens.
         let mut watch = self.lab("trace");
         watch.args(["--follow", &job.to_string()]);
@@ -225,16 +259,21 @@ impl Fleet {
         });
     }
 
-    /// Runs a pipeline to its end, a job `cancel` to its cancelling.
+    /// Runs a pipeline to its end, jobs named `cancel` or `cancel:…` to their cancelling. Without a
+    /// project of its own it is that of the fleet's first.
     pub(crate) fn run(&self, pipeline: &str) -> Vec<Ran> {
         let file = self.directory.path().join("pipeline.json");
-        fs::write(&file, pipeline).unwrap();
+        let mut pipeline: Value = serde_json::from_str(pipeline).unwrap();
+        if pipeline["project"].is_null() {
+            pipeline["project"] = json!(format!("lab/{}", self.project));
+        }
+        fs::write(&file, pipeline.to_string()).unwrap();
         let answer = run(self.lab("trigger").arg(&file));
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let number = answer["pipeline"].to_string();
         let count = answer["jobs"].as_array().unwrap().len();
         for job in answer["jobs"].as_array().unwrap() {
-            if job["name"] == "cancel" {
+            if job["name"].as_str().unwrap().starts_with("cancel") {
                 self.cancel(job["id"].as_u64().unwrap());
             }
         }
@@ -286,6 +325,19 @@ impl Drop for Fleet {
             kill(pid);
         }
     }
+}
+
+/// The projects' names; those beside the fleet's first are made where it is the example.
+fn projects(dir: &Path, setup: &Setup) -> Vec<&'static str> {
+    let mut all = vec![setup.project];
+    if setup.project == EXAMPLE {
+        let script = dir.join("make.sh");
+        fs::write(&script, MAKE_SOURCES).unwrap();
+        let mut make = Command::new("sh");
+        run(make.arg(&script).arg("127.0.0.1").current_dir(dir));
+        all.extend(SOURCES);
+    }
+    all
 }
 
 /// Copies files and folders.

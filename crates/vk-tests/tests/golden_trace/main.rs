@@ -21,14 +21,18 @@ mod fleet;
 #[allow(dead_code, reason = "another test's, of which a part is used")]
 mod program;
 mod recorded;
+mod refused;
 mod registry;
+mod sources;
 
 use std::path::PathBuf;
 
 use align::{Hunk, commands, differences, lines};
 use differences::Rest;
 use fleet::{Fleet, Ran};
-use recorded::{EXAMPLE, PIPELINES, Recorded, STEPS};
+use recorded::{
+    EXAMPLE, EXAMPLE_ENDS, PIPELINES, REFUSED, REFUSED_ENDS, Recorded, SOURCES, SOURCES_ENDS, STEPS,
+};
 
 /// The job with `CI_DEBUG_TRACE`.
 const DEBUGGED: &str = "script:debug";
@@ -65,7 +69,21 @@ fn the_examples_jobs_differ_from_gitlab_runners_by_what_is_listed_and_by_nothing
     let steps = fleet.run(STEPS.0);
     wrong.extend(compare_all(STEPS.1, &steps));
     ran.extend(steps);
-    wrong.extend(ends::compare(&ran));
+    wrong.extend(ends::compare(EXAMPLE_ENDS, &ran));
+    let mut count = ran.len();
+    fleet.let_read();
+    let mut sources = Vec::new();
+    for (pipeline, jobs) in SOURCES {
+        let of_one = fleet.run(pipeline);
+        wrong.extend(compare_all(jobs, &of_one));
+        sources.extend(of_one);
+    }
+    wrong.extend(ends::compare(SOURCES_ENDS, &sources));
+    count += sources.len();
+    fleet.plan_faults(count);
+    let refused = fleet.run(REFUSED.0);
+    wrong.extend(compare_all(REFUSED.1, &refused));
+    wrong.extend(ends::compare(REFUSED_ENDS, &refused));
     fleet.assert_honest();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -87,7 +105,9 @@ fn compare_all(jobs: &[Recorded], ran: &[Ran]) -> Vec<String> {
 /// Every recorded job.
 fn all() -> impl Iterator<Item = &'static Recorded> {
     let first = PIPELINES.iter().flat_map(|(_, jobs)| *jobs);
-    first.chain(EXAMPLE).chain(STEPS.1)
+    let sources = SOURCES.iter().flat_map(|(_, jobs)| *jobs);
+    let later = sources.chain(REFUSED.1);
+    first.chain(EXAMPLE).chain(STEPS.1).chain(later)
 }
 
 /// What is not as it is listed, in words. Several differences may stand side by side in a hunk.

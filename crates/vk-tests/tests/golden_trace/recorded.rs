@@ -110,5 +110,78 @@ pub(crate) const EXAMPLE: &[Recorded] = recorded!(
         "artifacts:failed" "parity/artifacts-failed.trace",
         "artifacts:not-now" "parity/artifacts-not-now.trace",
         "artifacts:two-raw" "parity/artifacts-two-raw.trace",
-        "artifacts:zipped-directory" "parity/artifacts-zipped-directory.trace"
+        "artifacts:zipped-directory" "parity/artifacts-zipped-directory.trace",
+        "script:unstamped" "parity/script-unstamped.trace",
+        "settings:long" "parity/settings-long.trace",
+        "settings:flags" "parity/settings-flags.trace",
+        "git:clone-path" "parity/git-clone-path.trace",
+        "git:clone-path-outside" "parity/git-clone-path-outside.trace",
+        "cache:refused-fallback" "parity/cache-refused-fallback.trace",
+        "cache:odd-fallback" "parity/cache-odd-fallback.trace",
+        "artifacts:odd" "parity/artifacts-odd.trace",
+        "cancel:sources" "parity/cancel-sources.trace",
+        "cancel:after" "parity/cancel-after.trace"
 );
+
+/// A script that makes the repositories of [`SOURCES`]: its argument is GitLab's host as SSH names it.
+pub(crate) const MAKE_SOURCES: &str = golden!("sources/make.sh");
+
+/// Submodules, files of LFS, a tag, SHA-256 as the hash of commits.
+pub(crate) const SOURCES: [(&str, &[Recorded]); 3] = [
+    (
+        golden!("sources/tree.json"),
+        recorded!(
+            "tree:normal" "sources/tree-normal.trace",
+            "tree:recursive" "sources/tree-recursive.trace",
+            "tree:excluded" "sources/tree-excluded.trace",
+            "tree:ssh" "sources/tree-ssh.trace",
+            "tree:closed" "sources/tree-closed.trace",
+            "tree:bad-path" "sources/tree-bad-path.trace",
+            "tree:remote" "sources/tree-remote.trace",
+            "tree:large" "sources/tree-large.trace",
+            "tree:large-parts" "sources/tree-large-parts.trace",
+            "tree:no-checkout" "sources/tree-no-checkout.trace"
+        ),
+    ),
+    (
+        golden!("sources/tag.json"),
+        recorded!("tag" "sources/tag.trace"),
+    ),
+    (
+        golden!("sources/long.json"),
+        recorded!("long" "sources/long.trace"),
+    ),
+];
+
+/// How they ended.
+pub(crate) const SOURCES_ENDS: &str = golden!("sources/ends.txt");
+
+/// Transfers that GitLab refuses or fails at.
+pub(crate) const REFUSED: (&str, &[Recorded]) = (
+    golden!("refused/transfers.json"),
+    recorded!(
+        "made:missing" "refused/made-missing.trace",
+        "made:forbidden" "refused/made-forbidden.trace",
+        "made:again" "refused/made-again.trace",
+        "made:attempts" "refused/made-attempts.trace",
+        "made:unwell" "refused/made-unwell.trace",
+        "upload:too-large" "refused/upload-too-large.trace",
+        "upload:forbidden" "refused/upload-forbidden.trace",
+        "upload:again" "refused/upload-again.trace",
+        "upload:unavailable" "refused/upload-unavailable.trace",
+        "upload:given-up" "refused/upload-given-up.trace",
+        "upload:first-of-two" "refused/upload-first-of-two.trace",
+        "download:missing" "refused/download-missing.trace",
+        "download:forbidden" "refused/download-forbidden.trace",
+        "download:again" "refused/download-again.trace",
+        "download:attempts" "refused/download-attempts.trace",
+        "download:unwell" "refused/download-unwell.trace"
+    ),
+);
+
+/// How they ended.
+pub(crate) const REFUSED_ENDS: &str = golden!("refused/ends.txt");
+
+/// What the stand-in does to them, one a line, as `vk-lab inject` takes it; `job` counts from the
+/// pipeline's first, which is 0.
+pub(crate) const FAULTS: &str = golden!("refused/faults.jsonl");

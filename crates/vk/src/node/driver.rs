@@ -9,7 +9,7 @@ use vk_driver::{
     ARTIFACT_CAP, ArtifactsAt, Control, Images, JobContext, JobDirs, JobPlan, JobState, NodeName,
 };
 use vk_hub_proto::job::JobResult;
-use vk_image::{PullPolicy, Rules, Store};
+use vk_image::Store;
 use vk_kill::KillPoints;
 use vk_node::job::process::{Assignment, Order, RunError, Runner, Running};
 use vk_node::job::wire::{CacheCounts, Progress, PullCounts};
@@ -89,16 +89,7 @@ fn context(
         vmm,
         images: Images {
             store,
-            rules: Rules {
-                default_image: settings.image.clone(),
-                pull_policy: vec![PullPolicy::IfNotPresent],
-                allowed_pull_policies: vec![
-                    PullPolicy::Always,
-                    PullPolicy::IfNotPresent,
-                    PullPolicy::Never,
-                ],
-                ..Rules::default()
-            },
+            rules: settings.images.rules(settings.image.clone()),
             insecure_registries: settings.insecure_registries.clone(),
         },
         artifacts: ArtifactsAt::GitLab,

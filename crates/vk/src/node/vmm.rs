@@ -14,6 +14,7 @@ use vk_vm::qemu::{Qemu, QemuSettings};
 use vk_vm::{Accelerator, NetMode, Vmm};
 
 use super::caches::CacheSettings;
+use super::images::ImageSettings;
 
 /// What the daemon leaves for its job processes: the configuration they were started under, without
 /// secrets.
@@ -21,6 +22,8 @@ use super::caches::CacheSettings;
 pub(crate) struct JobSettings {
     pub(super) state_dir: PathBuf,
     pub(super) image: Option<String>,
+    #[serde(default)]
+    pub(super) images: ImageSettings,
     pub(super) insecure_registries: Vec<String>,
     pub(super) boot_timeout_secs: u64,
     #[serde(default)]
@@ -67,6 +70,7 @@ impl JobSettings {
         JobSettings {
             state_dir: state_dir.to_owned(),
             image: config.image.clone(),
+            images: ImageSettings::of(&config.images),
             insecure_registries: config.insecure_registries.clone(),
             boot_timeout_secs: config.vm.boot_timeout.as_secs(),
             caches: CacheSettings::of(config),
