@@ -258,11 +258,12 @@ fn a_final_state_that_is_never_taken_is_given_up_once_the_token_ended() {
 /// GL-72, GL-74, AUTH-05
 #[test]
 fn output_that_only_gitlab_knows_of_stays_before_the_closing_lines_over_two_restarts() {
-    let mut world = said("Job triggered by policy\n", &["one\n", "two\n", "three\n"]);
-    world.print("four\n");
+    let lines = ["one\n", "two\n", "three\n", "four\n"];
+    let mut world = said("Job triggered by policy\n", &lines);
+    world.print("five\n");
     world.pass_secs(4);
     let before = text(&world);
-    assert!(before.ends_with("four\n"), "{before}");
+    assert!(before.ends_with("five\n"), "{before}");
     // What it had sent last, no record says, and the hub neither.
     world.hub.refuses = Some(unauthorized());
     world.crash();
