@@ -55,7 +55,12 @@ fn an_offer_is_answered_at_once_and_counts_while_it_lasts() {
 #[test]
 fn a_lease_runs_out_on_the_nodes_own_clock() {
     let mut node = Node::connected();
+    // A lease begins when the node takes it, not when its clock did.
+    node.wait(1000);
     node.offer(1, 10000, 90);
+    assert_eq!(node.wait(50), []);
+    let held = |remaining_secs| LeaseState::Held { remaining_secs };
+    assert_eq!(renew(&mut node, 1, 90), held(90));
     assert_eq!(node.wait(89), []);
     assert_eq!(sent(&node.wait(1)), [gone(1, GoneWhy::Expired)]);
     assert_eq!(node.core.admission().committed_mib, 0);
