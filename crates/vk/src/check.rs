@@ -16,6 +16,7 @@ use crate::start::run_async_quiet;
 mod hub;
 mod machine;
 mod net;
+mod registry;
 mod storage;
 mod tools;
 
@@ -69,6 +70,8 @@ enum Check {
     Confinement,
     /// Guests can be given the network that is configured.
     Network,
+    /// Caches can be kept at the registry that is configured.
+    Registry,
     /// A guest boots under KVM.
     Kvm,
     /// A guest boots as jobs' guests do, and its agent answers over vsock.
@@ -208,6 +211,7 @@ async fn one(check: Check, config: &Config) -> Found {
             Check::Bundle => machine::bundle(config),
             Check::Confinement => machine::confinement(config).await,
             Check::Network => net::network(config),
+            Check::Registry => registry::registry(config).await,
             Check::Kvm => machine::kvm(config).await,
             Check::Boot => machine::boot(config).await,
             Check::Runner => tools::runner(config),

@@ -6,6 +6,8 @@ mod check;
 mod guest;
 mod image;
 mod job;
+#[cfg(test)]
+mod manual;
 mod node;
 mod start;
 

@@ -14,6 +14,7 @@
 
 mod cancel;
 mod disk;
+mod faults;
 mod fleet;
 mod full;
 mod host;
@@ -22,3 +23,5 @@ mod malformed;
 #[path = "../fleet/program.rs"]
 mod program;
 mod refusals;
+mod registry;
+mod service;

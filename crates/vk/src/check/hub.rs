@@ -73,7 +73,10 @@ pub(super) async fn clock(config: &Config) -> Found {
     let Some(theirs) = theirs else {
         return Found::skipped("the hub does not say its time");
     };
-    let ours = SystemTime::now();
+    apart(SystemTime::now(), theirs)
+}
+
+fn apart(ours: SystemTime, theirs: SystemTime) -> Found {
     let apart = ours
         .duration_since(theirs)
         .unwrap_or_else(|error| error.duration());
@@ -126,6 +129,7 @@ pub(super) async fn daemon(config: &Config) -> Found {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Verdict;
     use super::*;
 
     #[test]
@@ -138,5 +142,27 @@ mod tests {
             None
         );
         assert_eq!(date("HTTP/1.1 200 OK\r\nDate: today\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn a_clock_off_either_way_is_told_with_how_far_and_what_to_do() {
+        let theirs = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        for off in [0, 5] {
+            for ours in [
+                theirs + Duration::from_secs(off),
+                theirs - Duration::from_secs(off),
+            ] {
+                assert_eq!(apart(ours, theirs).verdict, Verdict::Ok, "{off}");
+            }
+        }
+        for ours in [
+            theirs + Duration::from_secs(90),
+            theirs - Duration::from_secs(90),
+        ] {
+            let found = apart(ours, theirs);
+            assert_eq!(found.verdict, Verdict::Warn);
+            assert_eq!(found.what, "90 s from the hub's");
+            assert!(found.remedy.contains("NTP"), "{}", found.remedy);
+        }
     }
 }

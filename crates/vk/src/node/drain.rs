@@ -57,6 +57,10 @@ fn stands(status: &StatusView) -> String {
     let entries = status.admission.running + status.admission.waiting;
     let jobs = u32::try_from(status.jobs).unwrap_or(u32::MAX);
     let held = entries.saturating_sub(jobs);
+    let left = || match jobs + held {
+        0 => String::new(),
+        _ => format!("; {jobs} jobs and {held} reservations are left"),
+    };
     match status.state {
         NodeState::Draining => format!("draining: {jobs} jobs and {held} reservations are left"),
         NodeState::Drained if jobs > 0 => {
@@ -64,7 +68,53 @@ fn stands(status: &StatusView) -> String {
         }
         NodeState::Drained => "drained".to_owned(),
         NodeState::Ready => "ready: the node takes work".to_owned(),
-        NodeState::Quarantined => "quarantined at the hub: no work is taken".to_owned(),
-        _ => "in maintenance: no work is taken".to_owned(),
+        NodeState::Quarantined => format!("quarantined at the hub: no work is taken{}", left()),
+        _ => format!("in maintenance: no work is taken{}", left()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vk_hub_proto::node_session::Admission;
+
+    use super::*;
+
+    #[test]
+    fn each_state_is_told_with_what_is_still_here() {
+        let of = |state, jobs, running, waiting| {
+            stands(&StatusView {
+                version: "1".to_owned(),
+                node_id: "n".to_owned(),
+                hub: "https://hub".to_owned(),
+                connected: true,
+                state,
+                admission: Admission {
+                    committed_mib: 256,
+                    budget_mib: None,
+                    running,
+                    waiting,
+                },
+                store_failed: None,
+                jobs,
+            })
+        };
+        let draining = of(NodeState::Draining, 2, 2, 1);
+        assert_eq!(draining, "draining: 2 jobs and 1 reservations are left");
+        let results = of(NodeState::Drained, 3, 0, 0);
+        assert_eq!(
+            results,
+            "drained, but for 3 results that the hub has not yet"
+        );
+        assert_eq!(of(NodeState::Drained, 0, 0, 0), "drained");
+        assert_eq!(of(NodeState::Ready, 2, 2, 0), "ready: the node takes work");
+        let quarantined = of(NodeState::Quarantined, 2, 2, 0);
+        assert_eq!(
+            quarantined,
+            "quarantined at the hub: no work is taken; 2 jobs and 0 reservations are left"
+        );
+        assert_eq!(
+            of(NodeState::Quarantined, 0, 0, 0),
+            "quarantined at the hub: no work is taken"
+        );
     }
 }

@@ -94,21 +94,52 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 impl Install {
     fn run(&self) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let unit = unit(&program, &self.user, self.stop_timeout)?;
+        let state_dir = self.state_dir()?;
+        let unit = unit(&program, &self.user, self.stop_timeout, &state_dir)?;
         if self.print {
             return line(format_args!("{}", unit.trim_end()));
         }
         self.check_user()?;
         let file = self.place.file();
+        let was_there = file.exists();
         write_whole(&file, &unit)?;
         systemctl(&["daemon-reload"])?;
-        let enable: &[&str] = match self.no_start {
-            true => &["enable", NAME],
-            false => &["enable", "--now", NAME],
+        let what = match (self.no_start, was_there) {
+            (true, _) => {
+                systemctl(&["enable", NAME])?;
+                "enabled"
+            }
+            (false, false) => {
+                systemctl(&["enable", "--now", NAME])?;
+                "started"
+            }
+            // A node that runs is still the old program under the old unit.
+            (false, true) => {
+                systemctl(&["enable", NAME])?;
+                systemctl(&["restart", NAME])?;
+                "written anew and restarted; jobs went on"
+            }
         };
-        systemctl(enable)?;
-        let what = if self.no_start { "enabled" } else { "started" };
         line(format_args!("{} is {what}: {}", NAME, file.display()))
+    }
+
+    /// Where the node that the unit runs will have its state.
+    fn state_dir(&self) -> anyhow::Result<PathBuf> {
+        let files = configurations(home_of(&self.user).as_deref());
+        let Some(file) = files.iter().find(|file| file.exists()) else {
+            return Ok(PathBuf::from(STATE_DIR));
+        };
+        let config = Config::read(Some(file))
+            .context("the unit's service will read this configuration: mend it first")?;
+        if is_hidden(&config.state_dir) {
+            bail!(
+                "{} has state_dir = {:?}, which is hidden from services: keep the node's state \
+                 elsewhere, such as in {STATE_DIR}",
+                file.display(),
+                config.state_dir
+            );
+        }
+        Ok(config.state_dir)
     }
 
     /// A unit of a user that is not there fails only once it is started.
@@ -187,16 +218,18 @@ fn state_dir_of(file: &Path) -> anyhow::Result<PathBuf> {
 /// The configurations that the unit's service may find: `ProtectHome` hides what is in a home where
 /// people have theirs.
 fn configurations(home: Option<&Path>) -> Vec<PathBuf> {
-    let hidden = |home: &Path| {
-        let places = ["/home", "/root", "/run/user"];
-        places.iter().any(|place| home.starts_with(place))
-    };
-    let seen = home.filter(|home| !hidden(home));
+    let seen = home.filter(|home| !is_hidden(home));
     let of_user = seen.map(|home| home.join(OF_USER));
     of_user
         .into_iter()
         .chain([PathBuf::from(OF_HOST)])
         .collect()
+}
+
+/// Whether `ProtectHome` hides it.
+fn is_hidden(path: &Path) -> bool {
+    let places = ["/home", "/root", "/run/user"];
+    places.iter().any(|place| path.starts_with(place))
 }
 
 /// Refuses while jobs are here.
@@ -254,8 +287,8 @@ impl Systemd {
     }
 }
 
-/// The unit for a program and a user.
-fn unit(program: &Path, user: &str, stop_secs: u32) -> anyhow::Result<String> {
+/// The unit for a program, a user and where its state lies.
+fn unit(program: &Path, user: &str, stop_secs: u32, state_dir: &Path) -> anyhow::Result<String> {
     let plain = |text: &str| {
         let fits = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
         !text.is_empty() && text.chars().all(fits)
@@ -279,13 +312,34 @@ fn unit(program: &Path, user: &str, stop_secs: u32) -> anyhow::Result<String> {
     if user == "root" {
         bail!("a node never runs as root: make a user of its own, and name it with --user");
     }
+    let mounts = format!("RequiresMountsFor={}\n", quoted(state_dir)?);
     Ok(UNIT
+        .replace("RequiresMountsFor=/var/lib/vk\n", &mounts)
         .replace("ExecStart=/usr/bin/vk ", &format!("ExecStart={path} "))
         .replace("User=vk\n", &format!("User={user}\n"))
         .replace(
             "TimeoutStopSec=30\n",
             &format!("TimeoutStopSec={stop_secs}\n"),
         ))
+}
+
+/// A path as a unit has it among others: blanks, quotes and percent signs mean something there.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    let text = path
+        .to_str()
+        .filter(|text| !text.contains(char::is_control));
+    let text = text.with_context(|| {
+        let shown = path.display();
+        format!("{shown:?} cannot stand in a unit: give state_dir a path of plain letters")
+    })?;
+    let escaped = text
+        .replace('\\', r"\\")
+        .replace('"', r#"\""#)
+        .replace('%', "%%");
+    if escaped == text && !text.contains([' ', '\'']) {
+        return Ok(escaped);
+    }
+    Ok(format!("\"{escaped}\""))
 }
 
 fn write_whole(file: &Path, text: &str) -> anyhow::Result<()> {
@@ -318,10 +372,12 @@ mod tests {
 
     #[test]
     fn the_unit_has_its_user_and_program_and_lets_jobs_outlive_it() {
-        let made = unit(Path::new("/opt/vk/bin/vk"), "ci", 90).unwrap();
+        let state = Path::new("/srv/ci/vk");
+        let made = unit(Path::new("/opt/vk/bin/vk"), "ci", 90, state).unwrap();
         for line in [
             "ExecStart=/opt/vk/bin/vk node run",
             "User=ci",
+            "RequiresMountsFor=/srv/ci/vk",
             "TimeoutStopSec=90",
             "KillMode=process",
             "RestartPreventExitStatus=75 78",
@@ -333,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_units_user_and_its_home_are_found() {
-        let made = unit(Path::new("/opt/vk"), "ci", 30).unwrap();
+        let made = unit(Path::new("/opt/vk"), "ci", 30, Path::new(STATE_DIR)).unwrap();
         assert_eq!(user_of(&made), Some("ci"));
         assert_eq!(user_of("[Service]\nUser=\n"), None);
         let passwd = "root:x:0:0:root:/root:/bin/sh\nci:x:7:7::/srv/ci:/bin/false\nodd:x:8:8::x:\n";
@@ -381,12 +437,25 @@ mod tests {
 
     #[test]
     fn what_would_make_another_unit_is_refused() {
-        let of = |path: &str, user: &str| unit(Path::new(path), user, 30);
+        let of = |path: &str, user: &str| unit(Path::new(path), user, 30, Path::new(STATE_DIR));
         assert!(of("/opt/v k", "vk").is_err());
         assert!(of("/home/ci/bin/vk", "vk").is_err());
         assert!(of("/opt/vk", "vk\nExecStartPre=/bin/x").is_err());
         assert!(of("/opt/vk", "").is_err());
         let root = of("/opt/vk", "root").unwrap_err().to_string();
         assert!(root.contains("never runs as root"), "{root}");
+    }
+
+    #[test]
+    fn a_state_directory_of_any_name_stays_one_path_in_the_unit() {
+        for (path, expected) in [
+            ("/srv/vk", "/srv/vk"),
+            ("/srv/a b", r#""/srv/a b""#),
+            ("/srv/100%", r#""/srv/100%%""#),
+            (r#"/srv/a"b\c'd"#, r#""/srv/a\"b\\c'd""#),
+        ] {
+            assert_eq!(quoted(Path::new(path)).unwrap(), expected);
+        }
+        assert!(quoted(Path::new("/srv/a\nExecStartPre=/bin/x")).is_err());
     }
 }
