@@ -23,6 +23,7 @@ use vk_hub_proto::job::{CiJob, JobResult, JobSpec};
 use vk_node_core::io::RunPlan;
 
 use super::death::Began;
+use super::left;
 use super::wire::Progress;
 use crate::durable::{
     FileError, private_dir, read_bounded, remove_file, remove_tree, sync_dir, write_private,
@@ -288,11 +289,12 @@ impl JobDir {
         serde_json::from_slice(&json).ok()
     }
 
-    /// Removes what a dead job's process left behind; processes died with it.
+    /// Ends what a dead job's process left running, and removes what it left behind.
     ///
     /// # Errors
-    /// Something cannot be removed.
+    /// Something does not end, or cannot be removed.
     pub fn clean_up(&self) -> Result<(), FileError> {
+        left::end(self.job).map_err(FileError::of("end the processes of", &self.path))?;
         remove_tree(&self.file("work"))?;
         remove_file(&self.file("job.sock"))
     }

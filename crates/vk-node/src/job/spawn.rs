@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::death::TEST_BOOT_ID;
 use super::directory::{JobDir, Plan, Tenant};
+use super::left::OF_JOB;
 use super::socket;
 use crate::durable::FileError;
 
@@ -104,6 +105,7 @@ pub fn spawn(job: &JobDir, plan: &Plan, by: &JobProgram) -> Result<Spawned, File
         .arg(job.path())
         .env_clear()
         .envs(by.environment.iter().cloned())
+        .env(OF_JOB, job.job().to_string())
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(listener)))
         .stdout(lock.into_file().map_or_else(Stdio::null, Stdio::from))

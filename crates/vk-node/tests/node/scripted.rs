@@ -103,6 +103,12 @@ async fn run(
         match word {
             "say" => say(&job.dir, &progress, rest),
             "pid" => say(&job.dir, &progress, &std::process::id().to_string()),
+            "leave" => {
+                // As a git of a job's: in a group of its own.
+                let mut left = tokio::process::Command::new("sleep");
+                let left = left.arg("600").process_group(0).spawn().unwrap();
+                say(&job.dir, &progress, &left.id().unwrap().to_string());
+            }
             "broken" => return Err("the scripted job is broken".into()),
             "boot" => progress.send_modify(|progress| {
                 progress.boot_ms = Some(41);

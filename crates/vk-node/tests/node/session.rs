@@ -206,15 +206,16 @@ async fn a_daemon_killed_in_mid_job_goes_on_where_the_hub_stands() {
     drop(daemon);
 }
 
-/// FAIL-34, DISP-53
+/// FAIL-34, DISP-53, FAIL-32
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_job_process_ends_its_job_interrupted() {
     let (_hub, node, _daemon, mut session) = ready().await;
     let gate = Gate::new(node.path(), "1");
-    started(&mut session, 4, &["pid", &gate.line()]).await;
+    started(&mut session, 4, &["pid", "leave", &gate.line()]).await;
     let standing = gate.reached();
     let said = std::fs::read_to_string(node.job(4).output()).unwrap();
-    let pid = rustix::process::Pid::from_raw(said.trim().parse().unwrap()).unwrap();
+    let (pid, left) = said.trim().split_once('\n').unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let finished = end(&mut session).await;
     assert!(matches!(
@@ -225,6 +226,9 @@ async fn a_killed_job_process_ends_its_job_interrupted() {
         }
     ));
     drop(standing);
+    // Over, though whose child it is now may not have asked for its end.
+    let command = std::fs::read(format!("/proc/{left}/cmdline")).unwrap_or_default();
+    assert!(command.is_empty(), "process {left} of the job runs on");
     let output = std::fs::read_to_string(node.job(4).output()).unwrap();
     assert!(
         output.starts_with(&said)

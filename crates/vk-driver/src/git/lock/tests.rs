@@ -33,7 +33,10 @@ const DIR: &str = "VK_TEST_LOCK_DIR";
 
 /// A git that waits for the end of what comes out of a pipe.
 async fn slow(git: &HostGit, dir: &Path) -> Result<(), GitError> {
-    let wait = format!("!exec < {0}/pipe; echo > {0}/runs; cat", dir.display());
+    let wait = format!(
+        "!exec < {0}/pipe; echo $VK_JOB > {0}/ran; mv {0}/ran {0}/runs; cat",
+        dir.display()
+    );
     let settings = [("alias.slow".to_owned(), wait)];
     git.feed("wait", &settings, &["slow".into()], b"").await
 }
@@ -74,12 +77,16 @@ async fn the_git_of_a_process_that_was_killed_keeps_the_lock_until_it_is_gone() 
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "git::lock::tests::holder_process"])
         .env(DIR, dir)
+        .env("VK_JOB", "the-job")
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     let pipe = runs(dir).await;
     process.kill().unwrap();
     process.wait().unwrap();
+    // By that the node finds it.
+    let job = fs::read_to_string(dir.join("runs")).unwrap();
+    assert_eq!(job, "the-job\n");
     let path = dir.join("lock");
     assert!(Lock::try_take(&path).unwrap().is_none(), "its git works on");
     // The only writer of the pipe: git reads its end.
