@@ -36,6 +36,9 @@ pub(crate) struct Ran {
     pub(crate) ended: Ended,
 }
 
+/// A pipeline that was started: its number and its jobs.
+pub(crate) struct Triggered(Value);
+
 /// What fleets differ in.
 struct Setup {
     /// The folder of programs in the test root.
@@ -102,7 +105,7 @@ impl Fleet {
         let setup = Setup {
             programs: "bin-process",
             project: EXAMPLE,
-            concurrent: 4,
+            concurrent: 6,
             guest: format!("process_agent = {agent:?}\nmem = \"256M\""),
             schedule: "[executor.schedule]\ndisk_admission = false\nmem_budget = \"4G\"\n",
             registry: Some(Registry::start(root)),
@@ -223,14 +226,15 @@ impl Fleet {
         }
     }
 
-    /// What the stand-in does to transfers of the next pipeline.
-    pub(crate) fn plan_faults(&self, ran: usize) {
+    /// What the stand-in does to transfers of the pipeline that is triggered when there are so many
+    /// jobs.
+    pub(crate) fn plan_faults(&self, before: usize) {
         let limits = json!({"cmd": "set", "artifact_limits": {"junit": 1000}});
         self.admin(&limits);
         for line in FAULTS.lines() {
             let mut fault: Value = serde_json::from_str(line).unwrap();
             // Jobs are numbered from 1, in the order in which they are made.
-            let number = fault["job"].as_u64().unwrap() + u64::try_from(ran).unwrap() + 1;
+            let number = fault["job"].as_u64().unwrap() + u64::try_from(before).unwrap() + 1;
             fault["job"] = json!(number);
             run(self.lab("inject").arg(fault.to_string()));
         }
@@ -259,9 +263,13 @@ impl Fleet {
         });
     }
 
-    /// Runs a pipeline to its end, jobs named `cancel` or `cancel:…` to their cancelling. Without a
-    /// project of its own it is that of the fleet's first.
+    /// Runs a pipeline to its end.
     pub(crate) fn run(&self, pipeline: &str) -> Vec<Ran> {
+        self.end(self.trigger(pipeline))
+    }
+
+    /// Starts a pipeline. Without a project of its own it is that of the fleet's first.
+    pub(crate) fn trigger(&self, pipeline: &str) -> Triggered {
         let file = self.directory.path().join("pipeline.json");
         let mut pipeline: Value = serde_json::from_str(pipeline).unwrap();
         if pipeline["project"].is_null() {
@@ -269,7 +277,12 @@ impl Fleet {
         }
         fs::write(&file, pipeline.to_string()).unwrap();
         let answer = run(self.lab("trigger").arg(&file));
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        Triggered(serde_json::from_str(&answer).unwrap())
+    }
+
+    /// Waits for its end, with jobs named `cancel` or `cancel:…` started and cancelled.
+    pub(crate) fn end(&self, triggered: Triggered) -> Vec<Ran> {
+        let Triggered(answer) = triggered;
         let number = answer["pipeline"].to_string();
         let count = answer["jobs"].as_array().unwrap().len();
         for job in answer["jobs"].as_array().unwrap() {

@@ -64,24 +64,28 @@ fn the_examples_jobs_differ_from_gitlab_runners_by_what_is_listed_and_by_nothing
         return;
     };
     let fleet = Fleet::of_example(&root);
-    let mut ran = fleet.run(&fleet.example());
+    fleet.let_read();
+    let of_sources: usize = SOURCES.iter().map(|(_, jobs)| jobs.len()).sum();
+    fleet.plan_faults(EXAMPLE.len() + STEPS.1.len() + of_sources);
+    // All at once, in the order in which they were recorded: jobs are numbered by it.
+    let example = fleet.trigger(&fleet.example());
+    let steps = fleet.trigger(STEPS.0);
+    let sources = SOURCES.map(|(pipeline, jobs)| (fleet.trigger(pipeline), jobs));
+    let refused = fleet.trigger(REFUSED.0);
+    let mut ran = fleet.end(example);
     let mut wrong = compare_all(EXAMPLE, &ran);
-    let steps = fleet.run(STEPS.0);
+    let steps = fleet.end(steps);
     wrong.extend(compare_all(STEPS.1, &steps));
     ran.extend(steps);
     wrong.extend(ends::compare(EXAMPLE_ENDS, &ran));
-    let mut count = ran.len();
-    fleet.let_read();
-    let mut sources = Vec::new();
-    for (pipeline, jobs) in SOURCES {
-        let of_one = fleet.run(pipeline);
-        wrong.extend(compare_all(jobs, &of_one));
-        sources.extend(of_one);
+    let mut of_sources = Vec::new();
+    for (pipeline, jobs) in sources {
+        let ran = fleet.end(pipeline);
+        wrong.extend(compare_all(jobs, &ran));
+        of_sources.extend(ran);
     }
-    wrong.extend(ends::compare(SOURCES_ENDS, &sources));
-    count += sources.len();
-    fleet.plan_faults(count);
-    let refused = fleet.run(REFUSED.0);
+    wrong.extend(ends::compare(SOURCES_ENDS, &of_sources));
+    let refused = fleet.end(refused);
     wrong.extend(compare_all(REFUSED.1, &refused));
     wrong.extend(ends::compare(REFUSED_ENDS, &refused));
     fleet.assert_honest();
