@@ -35,8 +35,9 @@ impl Job {
         self.record.as_ref().map_or(0, |job| size(job.preamble()))
     }
 
-    /// The closing lines go out: from here on they may stand where they were sent to. Behind no
-    /// output their place is known without a record.
+    /// The closing lines go out: from here on they may stand where they were sent to. Where no output
+    /// can ever come, their place is known without a record; a job that no node took may be committed
+    /// yet (ERR-32).
     pub(super) fn keep_where_it_closes(&mut self, step: &mut Step) {
         let Some(job) = &self.record else {
             return;
@@ -46,8 +47,10 @@ impl Job {
             offset: size(job.preamble()).saturating_add(output),
             supposed: self.trace.supposed,
         };
-        let known = has_no_output(job) && output == 0 && job.closing.is_none();
+        let never = job.hub_job.is_none() || job.abandoned;
+        let known = never && output == 0 && job.closing.is_none();
         if !known && job.closing != Some(closing) {
+            self.trace.whole = Some(output);
             self.keep(Record::Closing(closing), step);
         }
     }

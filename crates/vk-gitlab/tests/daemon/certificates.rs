@@ -138,3 +138,23 @@ async fn a_certificate_that_gitlab_does_not_demand_stays_with_the_daemon() {
     });
     end(daemon).await;
 }
+
+/// CFG-08, ADM-13
+#[tokio::test]
+async fn a_ca_file_with_other_content_takes_effect_with_the_reload() {
+    let (authority, other) = (authority(false), authority(false));
+    let world = world(&authority).await;
+    std::fs::write(world.path("ca.pem"), &other.pem).unwrap();
+    world.add_to_configuration(CA);
+    world.queue(1);
+    let mut daemon = world.start();
+    std::fs::write(world.path("ca.pem"), &authority.pem).unwrap();
+    let word = daemon.operator.reload();
+    daemon.say(word).await;
+    world.running(1).await;
+    world.hub.look(|state| {
+        let job = state.jobs.values().next().unwrap();
+        assert_eq!(job.submission["spec"]["server_ca_pem"], authority.pem);
+    });
+    end(daemon).await;
+}

@@ -27,6 +27,8 @@ pub(crate) struct State {
     /// Every request is refused with 401; how many were.
     pub(crate) unauthorized: bool,
     pub(crate) refused: usize,
+    /// What its clock says then; none where the server's own is to speak.
+    pub(crate) date: Option<&'static str>,
     /// Jobs end by themselves.
     pub(crate) at_once: Option<AtOnce>,
     next: u64,
@@ -152,6 +154,17 @@ pub(crate) fn at_once(fits: u32, end: fn(u64) -> (Vec<u8>, Option<&'static str>)
     })
 }
 
+/// One in which jobs wait until they are taken, and so many envelopes fit.
+#[allow(dead_code, reason = "for the built daemon (tests/soak)")]
+pub(crate) fn queueing(fits: u32) -> Hub {
+    Watched::new(State {
+        fits,
+        revision: 1,
+        queues: true,
+        ..State::default()
+    })
+}
+
 /// Starts one with room; its port.
 pub(crate) async fn start() -> (Hub, u16) {
     let hub = Watched::new(State {
@@ -170,7 +183,11 @@ pub(crate) async fn answer(hub: Hub, seen: Seen) -> Reply {
     }
     if hub.look(|state| state.unauthorized) {
         hub.change(|state| state.refused += 1);
-        return Reply::json(401, &json!({ "error": "no", "code": "unauthorized" }));
+        let reply = Reply::json(401, &json!({ "error": "no", "code": "unauthorized" }));
+        return match hub.look(|state| state.date) {
+            Some(date) => reply.with("date", date),
+            None => reply,
+        };
     }
     let path = seen.path.split('?').next().unwrap().to_owned();
     let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
@@ -285,6 +302,9 @@ async fn output(hub: &Hub, id: &str, seen: &Seen) -> Reply {
     let _ = tokio::time::timeout(wait, more).await;
     hub.look(|state| {
         let job = &state.jobs[id];
+        if offset > job.output.len() {
+            return Reply::status(416).with("vk-output-length", job.output.len());
+        }
         let end = job.output.len().min(offset + OUTPUT_ANSWER_BYTES);
         let complete = job.state == "finished" && end == job.output.len();
         Reply {

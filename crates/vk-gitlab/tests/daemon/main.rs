@@ -11,6 +11,7 @@
 mod approval;
 mod asking;
 mod certificates;
+mod clocks;
 mod costs;
 mod gitlab;
 mod hub;
@@ -23,4 +24,5 @@ mod server;
 mod stopping;
 mod tokens;
 mod undelivered;
+mod warnings;
 mod world;

@@ -160,3 +160,42 @@ async fn a_refused_token_is_tried_again_once_its_file_changes() {
     daemon.say(word).await;
     drained(&world, daemon, 1).await;
 }
+
+/// CFG-09, PLACE-01
+#[tokio::test]
+async fn a_changed_limit_and_a_changed_pool_take_effect_with_the_reload() {
+    let world = World::new().await;
+    let configure = |more: &str| {
+        world.configure("concurrent = 3", &[]);
+        let runner = "[[runners]]\nname = 'ci'\ntoken_file = 'ci.token'\n";
+        world.add_to_configuration(&format!("{runner}{more}\n"));
+    };
+    configure("limit = 1");
+    (1..=2).for_each(|job| world.queue(job));
+    let mut daemon = world.start();
+    world.running(1).await;
+    configure("limit = 2");
+    let word = daemon.operator.reload();
+    daemon.say(word).await;
+    world.running(2).await;
+    // At its limit it asks for no job: it is another at once.
+    configure("limit = 2\npool = 'gpu'");
+    let word = daemon.operator.reload();
+    daemon.say(word).await;
+    world.hub.change(|state| state.finish_all(""));
+    world.over(1).await;
+    world.over(2).await;
+    world.queue(3);
+    world.running(1).await;
+    world.hub.look(|state| {
+        let pool = |number: u64| {
+            let mut jobs = state.jobs.values().map(|job| &job.submission);
+            let job = jobs.find(|job| job["spec"]["job"]["id"] == number);
+            job.unwrap()["placement"]["pool"].clone()
+        };
+        assert_eq!([1, 2, 3].map(pool), ["default", "default", "gpu"]);
+    });
+    world.hub.change(|state| state.finish_all(""));
+    world.over(3).await;
+    drained(&world, daemon, 1).await;
+}

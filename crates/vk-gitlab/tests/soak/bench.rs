@@ -28,8 +28,15 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Sets all of it up, and waits until every runner has asked for a job.
+    /// Sets all of it up with a hub that ends jobs at once, and waits until every runner has asked for
+    /// a job.
     pub(crate) fn start(root: &Path, size: Size) -> Bench {
+        let fits = u32::try_from(2 * size.runners).unwrap();
+        Bench::of(root, size, hub::at_once(fits, feed::end))
+    }
+
+    /// The same with this hub.
+    pub(crate) fn of(root: &Path, size: Size, hub: Hub) -> Bench {
         let dir = tempfile::tempdir().unwrap();
         let bin = root.join("bin");
         project(&dir.path().join("project"));
@@ -40,8 +47,6 @@ impl Bench {
             .enable_all()
             .build()
             .unwrap();
-        let fits = u32::try_from(2 * size.runners).unwrap();
-        let hub = hub::at_once(fits, feed::end);
         let port = runtime.block_on(door::open(hub.clone()));
         configure(dir.path(), &url, &tokens);
         let daemon = start_daemon(&bin, dir.path(), port);

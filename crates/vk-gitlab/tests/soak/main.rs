@@ -21,6 +21,8 @@ mod feed;
 #[path = "../daemon/hub.rs"]
 mod hub;
 mod lab;
+mod large;
+mod modes;
 mod program;
 #[allow(dead_code, reason = "the daemon's own tests use the rest of it")]
 #[path = "../daemon/server.rs"]
@@ -67,6 +69,15 @@ impl Size {
         }
     }
 
+    /// One runner, and jobs as the test has them.
+    const fn one_runner() -> Size {
+        Size {
+            runners: 1,
+            jobs: 0,
+            warms_up: false,
+        }
+    }
+
     pub(crate) const fn all(self) -> usize {
         self.runners * self.jobs
     }
@@ -77,12 +88,18 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Where the built programs are, if they are.
+fn root() -> Option<PathBuf> {
+    let root = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from);
+    if root.is_none() {
+        println!("soak: needs the built programs: VK_TEST_ROOT is not set");
+    }
+    root
+}
+
 #[test]
 fn through_a_gitlab_that_fails_each_job_ends_once_and_the_daemon_does_not_grow() {
-    let Some(root) = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from) else {
-        println!("soak: needs the built programs: VK_TEST_ROOT is not set");
-        return;
-    };
+    let Some(root) = root() else { return };
     let size = Size::asked_for();
     let mut bench = Bench::start(&root, size);
     let mut usage = Usage::of(bench.daemon.id(), size);

@@ -136,15 +136,18 @@ fn a_job_that_the_hub_forgot() {
 /// FAIL-27, ERR-32
 #[test]
 fn a_job_that_must_be_committed_before_it_can_be_failed() {
-    at_every_record(
-        |world| {
-            world.gitlab.status = Status::Pending;
-            world.take(new_job());
-            world.finish(Some(FailureClass::NoCapacity));
-            world.pass_secs(30);
-        },
-        failed,
-    );
+    for early in [false, true] {
+        at_every_record(
+            |world| {
+                world.gitlab.status = Status::Pending;
+                world.gitlab.takes_early = early;
+                world.take(new_job());
+                world.finish(Some(FailureClass::NoCapacity));
+                world.pass_secs(30);
+            },
+            failed,
+        );
+    }
 }
 
 /// FAIL-27

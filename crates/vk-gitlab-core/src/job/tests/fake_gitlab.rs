@@ -35,6 +35,8 @@ pub(super) struct FakeGitLab {
     pub(super) faults: VecDeque<Fault>,
     /// 202s to a final state before it is taken.
     pub(super) delays: u32,
+    /// A job that is handed out and not running yet takes its trace.
+    pub(super) takes_early: bool,
     pub(super) interval: Option<u64>,
     pub(super) calls: Vec<String>,
     /// The final states as they were told.
@@ -51,6 +53,7 @@ impl Default for FakeGitLab {
             output: None,
             faults: VecDeque::new(),
             delays: 0,
+            takes_early: false,
             interval: None,
             calls: Vec::new(),
             finals: Vec::new(),
@@ -166,7 +169,8 @@ impl FakeGitLab {
     }
 
     fn append(&mut self, offset: u64, bytes: &[u8]) -> GitLabAnswer {
-        if !matches!(self.status, Status::Running | Status::Canceling) {
+        let early = self.takes_early && self.status == Status::Pending;
+        if !early && !matches!(self.status, Status::Running | Status::Canceling) {
             return self.answer(403);
         }
         let size = self.trace.len() as u64;

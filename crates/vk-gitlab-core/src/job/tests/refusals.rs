@@ -249,11 +249,17 @@ fn a_job_no_node_took_is_failed_without_a_commit() {
 /// ERR-32, OPEN-01, OPEN-04
 #[test]
 fn in_the_acknowledgement_window_a_job_is_committed_so_that_it_can_be_failed() {
-    for preamble in ["", "policy\n"] {
+    for (preamble, early) in [
+        ("", false),
+        ("policy\n", false),
+        ("", true),
+        ("policy\n", true),
+    ] {
         let mut job = new_job();
         job.preamble = preamble.to_owned();
         let mut world = World::new();
         world.gitlab.status = Status::Pending;
+        world.gitlab.takes_early = early;
         world.take(job);
         world.finish(Some(FailureClass::NoCapacity));
         world.pass_secs(20);
