@@ -20,6 +20,7 @@ mod full;
 mod host;
 mod lab;
 mod malformed;
+mod pages;
 #[path = "../fleet/program.rs"]
 mod program;
 mod refusals;

@@ -15,6 +15,8 @@ use crate::fleet::test_root;
 const PASSWORDS: &str = "user:$2b$04$h54FiLFTU62EuOqiqgR4Oe/wU.3vFbnxqoZ6FDu1n7Zm9IfHpuK9K";
 /// Closed to all but that user.
 const CLOSED: &str = "auth: {htpasswd: {realm: test, path: passwords}}\n";
+/// Open to all, for reading.
+const READ_ONLY: &str = "# read only\n";
 /// An address that is not loopback, in a network of the test's own.
 const ELSEWHERE: &str = "192.0.2.1:5000";
 
@@ -35,13 +37,17 @@ fn lay_out(dir: &Path, addr: &str, tls: &str, more: &str) {
         "version: 0.1\nlog: {{level: info}}\nstorage: {{filesystem: {{rootdirectory: data}}}}\n\
          http: {{addr: \"{addr}\"{tls}}}\n{more}"
     );
+    let config = match more == READ_ONLY {
+        true => config.replace("data}}", "data}, maintenance: {readonly: {enabled: true}}}"),
+        false => config,
+    };
     fs::write(dir.join("registry.yml"), config).unwrap();
 }
 
-/// Starts one that is closed, and returns once it listens; its host.
-fn start(root: &Path, dir: &Path) -> (Registry, String) {
+/// Starts one, and returns once it listens; its host.
+fn start(root: &Path, dir: &Path, more: &str) -> (Registry, String) {
     let host = format!("127.0.0.1:{}", port::free());
-    lay_out(dir, &host, "", CLOSED);
+    lay_out(dir, &host, "", more);
     let mut child = Command::new(root.join("bin/docker-registry"))
         .args(["serve", "registry.yml"])
         .current_dir(dir)
@@ -70,7 +76,7 @@ fn a_registry_is_read_and_written_or_what_is_wrong_with_it_is_told() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    let (registry, host) = start(&root, dir.path());
+    let (registry, host) = start(&root, dir.path(), CLOSED);
     let login = |password: &str| {
         let login = "username = \"user\"\npassword_file = \"password\"\n";
         let desk = Desk::new(&root, &settings(&host, login));
@@ -105,6 +111,21 @@ fn a_registry_is_read_and_written_or_what_is_wrong_with_it_is_told() {
         .check("registry")
         .fails("cannot be reached", &remedy);
     assert_eq!(Desk::new(&root, "").check("registry").verdict, "skipped");
+}
+
+#[test]
+fn a_registry_that_may_only_be_read_keeps_no_caches() {
+    let Some(root) = test_root("vk check") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (_registry, host) = start(&root, dir.path(), "");
+    let found = Desk::new(&root, &settings(&host, "")).check("registry");
+    assert_eq!(found.verdict, "ok", "{} {}", found.what, found.remedy);
+    let dir = tempfile::tempdir().unwrap();
+    let (_registry, host) = start(&root, dir.path(), READ_ONLY);
+    let found = Desk::new(&root, &settings(&host, "")).check("registry");
+    found.fails("405", "takes artifacts below");
 }
 
 #[test]

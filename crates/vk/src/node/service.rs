@@ -94,7 +94,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 impl Install {
     fn run(&self) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let state_dir = self.state_dir()?;
+        let state_dir = state_dir_among(&configurations(home_of(&self.user).as_deref()))?;
         let unit = unit(&program, &self.user, self.stop_timeout, &state_dir)?;
         if self.print {
             return line(format_args!("{}", unit.trim_end()));
@@ -121,25 +121,6 @@ impl Install {
             }
         };
         line(format_args!("{} is {what}: {}", NAME, file.display()))
-    }
-
-    /// Where the node that the unit runs will have its state.
-    fn state_dir(&self) -> anyhow::Result<PathBuf> {
-        let files = configurations(home_of(&self.user).as_deref());
-        let Some(file) = files.iter().find(|file| file.exists()) else {
-            return Ok(PathBuf::from(STATE_DIR));
-        };
-        let config = Config::read(Some(file))
-            .context("the unit's service will read this configuration: mend it first")?;
-        if is_hidden(&config.state_dir) {
-            bail!(
-                "{} has state_dir = {:?}, which is hidden from services: keep the node's state \
-                 elsewhere, such as in {STATE_DIR}",
-                file.display(),
-                config.state_dir
-            );
-        }
-        Ok(config.state_dir)
     }
 
     /// A unit of a user that is not there fails only once it is started.
@@ -205,6 +186,24 @@ impl Uninstall {
         dirs.dedup();
         Ok(dirs)
     }
+}
+
+/// Where the node that a unit runs will have its state, by the configurations that it may find.
+fn state_dir_among(files: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    let Some(file) = files.iter().find(|file| file.exists()) else {
+        return Ok(PathBuf::from(STATE_DIR));
+    };
+    let config = Config::read(Some(file))
+        .context("the unit's service will read this configuration: mend it first")?;
+    if is_hidden(&config.state_dir) {
+        bail!(
+            "{} has state_dir = {:?}, which is hidden from services: keep the node's state \
+             elsewhere, such as in {STATE_DIR}",
+            file.display(),
+            config.state_dir
+        );
+    }
+    Ok(config.state_dir)
 }
 
 fn state_dir_of(file: &Path) -> anyhow::Result<PathBuf> {
@@ -444,6 +443,25 @@ mod tests {
         assert!(of("/opt/vk", "").is_err());
         let root = of("/opt/vk", "root").unwrap_err().to_string();
         assert!(root.contains("never runs as root"), "{root}");
+    }
+
+    #[test]
+    fn the_unit_waits_for_the_state_directory_of_the_first_configuration_there_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["gone", "first", "second"].map(|name| dir.path().join(name));
+        assert_eq!(state_dir_among(&files).unwrap(), Path::new("/var/lib/vk"));
+        let write = |at: usize, text: &str| fs::write(&files[at], text).unwrap();
+        write(2, "state_dir = \"/srv/second\"\n");
+        assert_eq!(state_dir_among(&files).unwrap(), Path::new("/srv/second"));
+        write(1, "state_dir = \"/srv/first\"\n");
+        assert_eq!(state_dir_among(&files).unwrap(), Path::new("/srv/first"));
+        write(1, "state_dir = \"/home/vk/state\"\n");
+        let hidden = state_dir_among(&files).unwrap_err().to_string();
+        assert!(hidden.contains("hidden from services"), "{hidden}");
+        write(1, "state_dirr = \"/srv/first\"\n");
+        let senseless = format!("{:#}", state_dir_among(&files).unwrap_err());
+        assert!(senseless.contains("mend it first"), "{senseless}");
+        assert!(senseless.contains("state_dirr"), "{senseless}");
     }
 
     #[test]
