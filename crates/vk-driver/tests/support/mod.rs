@@ -293,6 +293,8 @@ pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
         .args(args)
         .current_dir(dir)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        // A host may have filters of its own, for LFS.
+        .env("GIT_CONFIG_NOSYSTEM", "1")
         .output()
         .unwrap();
     assert!(ran.status.success(), "git {args:?}");
