@@ -22,6 +22,8 @@ pub(crate) struct State {
     /// Those that were granted and neither given back nor used for a job.
     pub(crate) reservations: BTreeSet<String>,
     pub(crate) jobs: BTreeMap<String, Job>,
+    /// A submission is taken and answered 503, and the next one of the same job has another body.
+    pub(crate) conflicts: bool,
     /// Jobs wait until a node takes them.
     pub(crate) queues: bool,
     /// Every request is refused with 401; how many were.
@@ -208,7 +210,10 @@ pub(crate) async fn answer(hub: Hub, seen: Seen) -> Reply {
             let asked = submission["request_id"].clone();
             let mut jobs = state.jobs.iter();
             if let Some((id, job)) = jobs.find(|(_, job)| job.submission["request_id"] == asked) {
-                return Reply::json(201, &view(id, job));
+                return match state.conflicts {
+                    true => Reply::json(409, &conflict(id)),
+                    false => Reply::json(201, &view(id, job)),
+                };
             }
             let id = state.id();
             if let Some(used) = submission["reservation"].as_str() {
@@ -225,7 +230,10 @@ pub(crate) async fn answer(hub: Hub, seen: Seen) -> Reply {
             let view = view(&id, &job);
             state.jobs.insert(id.clone(), job);
             state.end_at_once(&id);
-            Reply::json(201, &view)
+            match state.conflicts {
+                true => Reply::json(503, &json!({ "error": "busy", "code": "unavailable" })),
+                false => Reply::json(201, &view),
+            }
         }),
         ("GET", ["jobs", id]) => job_view(&hub, id, &seen).await,
         ("GET", ["jobs", id, "output"]) => output(&hub, id, &seen).await,
@@ -239,6 +247,10 @@ pub(crate) async fn answer(hub: Hub, seen: Seen) -> Reply {
         }),
         other => panic!("{other:?}"),
     }
+}
+
+fn conflict(job: &str) -> Value {
+    json!({ "error": "this request_id came before with another body", "code": "conflict", "job": job })
 }
 
 fn grant(id: &str, asked: &Value) -> Value {

@@ -166,3 +166,40 @@ async fn a_job_that_is_debugged_says_so_with_each_patch_over_a_restart_too() {
         assert!(after.filter(|one| one.method == "PATCH").count() > 1);
     });
 }
+
+/// API-48, ERR-13, ERR-30, STATE-21
+#[tokio::test]
+async fn a_job_that_the_hub_holds_with_another_body_is_stopped_there_and_fails_in_gitlab() {
+    let world = World::new().await;
+    world.hub.change(|state| state.conflicts = true);
+    world.queue(1);
+    let daemon = world.start();
+    world.over(1).await;
+    world
+        .hub
+        .until("it is settled", |state| {
+            state.jobs.values().all(|job| job.settled)
+        })
+        .await;
+    world.hub.look(|state| {
+        let id = state.jobs.keys().next().unwrap();
+        let asked = |what: &str| {
+            let path = format!("POST /v1/jobs{what}");
+            state.seen.iter().filter(|seen| seen.what() == path).count()
+        };
+        assert_eq!(asked(""), 2);
+        assert_eq!(asked(&format!("/{id}/cancel")), 1);
+        assert_eq!(state.jobs.len(), 1);
+    });
+    world.gitlab.look(|state| {
+        let end = state.states[&1].last().unwrap();
+        assert_eq!(end["state"], "failed");
+        assert_eq!(end["failure_reason"], "runner_system_failure");
+        let trace = String::from_utf8_lossy(&state.traces[&1]);
+        assert_eq!(trace.matches("with another body").count(), 1, "{trace}");
+    });
+    world.kept("\"jobs\": []").await;
+    daemon.stop().await;
+    daemon.stop().await;
+    daemon.ended().await;
+}

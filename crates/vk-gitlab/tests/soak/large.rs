@@ -31,7 +31,6 @@ fn said(bench: &Bench, output: &str) -> usize {
     most.parse().unwrap()
 }
 
-/// GL-18, GL-30
 #[test]
 fn a_large_log_costs_the_daemon_a_few_of_its_pieces_and_no_more() {
     let Some(root) = crate::root() else { return };
