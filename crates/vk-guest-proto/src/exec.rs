@@ -1,4 +1,4 @@
-use crate::limits::{MAX_NAME, MAX_PATH, MAX_REQUEST, MAX_STRINGS};
+use crate::limits::{MAX_DIRECTORIES, MAX_NAME, MAX_PATH, MAX_REQUEST, MAX_STRINGS};
 use crate::macros::{choice, record};
 use crate::opaque::Opaque;
 use crate::wire::{Bytes, Flag, Int, List, Opt, Own};
@@ -26,9 +26,9 @@ record! {
         pub env: Vec<EnvVar> as List<Own, MAX_STRINGS>,
         /// The working directory, absolute, in the job's root.
         pub cwd: Vec<u8> as Bytes<MAX_PATH>,
-        /// Whether to make the working directory and its parents where they are missing, owned by
-        /// the user.
-        pub create_cwd: bool as Flag,
+        /// Directories of the job's root to make first, with their parents, where they are missing,
+        /// owned by the user. One that cannot be made is passed over, but for the working directory.
+        pub directories: Vec<Vec<u8>> as List<Bytes<MAX_PATH>, MAX_DIRECTORIES>,
         /// `name`, `uid`, `name:group`, `uid:gid` … as in the image's `/etc/passwd` and
         /// `/etc/group`; empty for root. Without a group, the user's own and every group that lists
         /// the user are taken.

@@ -20,5 +20,7 @@ pub const MAX_STRINGS: usize = 65_536;
 pub const MAX_PATTERNS: usize = 4096;
 /// Most paths in one [`crate::Op::Stat`].
 pub const MAX_STAT_PATHS: usize = 16;
+/// Most directories that one exec asks for.
+pub const MAX_DIRECTORIES: usize = 16;
 /// Bytes of one argument or `NAME=value` string from which on the kernel refuses it (with its NUL).
 pub const KERNEL_STRING: usize = 128 * 1024;

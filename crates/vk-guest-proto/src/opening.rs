@@ -5,9 +5,9 @@ use crate::wire::{Reader, unknown};
 /// The first bytes of every connection.
 pub const MAGIC: [u8; 4] = *b"vkag";
 /// The lowest protocol version spoken here.
-pub const LOWEST_VERSION: u8 = 1;
+pub const LOWEST_VERSION: u8 = 2;
 /// The highest protocol version spoken here.
-pub const HIGHEST_VERSION: u8 = 1;
+pub const HIGHEST_VERSION: u8 = 2;
 /// The host's answer to an opening whose stream it did not ask for, or with no version in common.
 /// No version has this number.
 pub const REFUSED: u8 = 0;
@@ -158,8 +158,9 @@ mod tests {
 
     #[test]
     fn the_highest_common_version_is_chosen_and_none_is_refused() {
-        assert_eq!(opening(1, 1).choose(), 1);
+        assert_eq!(opening(1, LOWEST_VERSION).choose(), LOWEST_VERSION);
         assert_eq!(opening(1, 9).choose(), HIGHEST_VERSION);
+        assert_eq!(opening(1, LOWEST_VERSION - 1).choose(), REFUSED);
         assert_eq!(opening(HIGHEST_VERSION + 1, 9).choose(), REFUSED);
         assert_eq!(opening(0, 0).choose(), REFUSED);
         assert_eq!(opening(3, 1).choose(), REFUSED);

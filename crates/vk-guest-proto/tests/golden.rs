@@ -238,7 +238,7 @@ fn requests() -> Vec<(&'static str, Request)> {
             value: Opaque::from(vec![b'a', 0xfe]),
         }],
         cwd: bytes("/builds/g/p"),
-        create_cwd: true,
+        directories: vec![bytes("/builds/g/p"), bytes("/builds/g/p.tmp")],
         user: bytes("app:1000"),
         umask: 0o22,
         stdin: true,

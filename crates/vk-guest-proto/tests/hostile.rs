@@ -166,7 +166,7 @@ fn exec_with(value: Vec<u8>) -> Request {
             argv: vec![Opaque::from(&b"true"[..])],
             env,
             cwd: b"/".to_vec(),
-            create_cwd: false,
+            directories: vec![],
             user: vec![],
             umask: 0o22,
             stdin: false,

@@ -1,13 +1,12 @@
 //! A VM whose programs are being started, whatever its VMM.
 
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -120,11 +119,16 @@ impl Launching {
     }
 }
 
+/// Fills with the kernel's randomness. A library's generator gathers entropy of its own first, which takes
+/// a process that starts one VM longer than starting the VMM.
+pub(crate) fn draw(bytes: &mut [u8]) -> io::Result<()> {
+    File::open("/dev/urandom")?.read_exact(bytes)
+}
+
 /// A secret for one VM.
 pub(crate) fn new_secret() -> Result<Secret, StartError> {
     let mut bytes = [0; SECRET_LEN];
-    rand::fill(&mut bytes)
-        .map_err(|_| StartError::io("draw a secret")(io::Error::other("no randomness")))?;
+    draw(&mut bytes).map_err(StartError::io("draw a secret from /dev/urandom"))?;
     Ok(Secret::take(&mut bytes))
 }
 

@@ -7,7 +7,6 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use aws_lc_rs::rand;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_vsock::{VMADDR_CID_ANY, VsockAddr, VsockListener};
 
@@ -106,7 +105,7 @@ fn listen_in_kernel() -> io::Result<Arrival> {
     let listener = VsockListener::bind(VsockAddr::new(VMADDR_CID_ANY, ANY_PORT))?;
     let port = listener.local_addr()?.port();
     let mut drawn = [0; 4];
-    rand::fill(&mut drawn).map_err(|_| io::Error::other("no randomness"))?;
+    crate::launching::draw(&mut drawn)?;
     let cid = KERNEL_CIDS.start + u32::from_ne_bytes(drawn) % (KERNEL_CIDS.end - KERNEL_CIDS.start);
     let device = VsockDevice::Kernel { cid };
     Ok(Arrival {

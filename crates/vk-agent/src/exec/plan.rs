@@ -103,7 +103,7 @@ mod tests {
                 })
                 .collect(),
             cwd: b"/".to_vec(),
-            create_cwd: false,
+            directories: Vec::new(),
             user: vec![],
             umask: 0o22,
             stdin: false,

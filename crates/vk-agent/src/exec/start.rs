@@ -44,8 +44,12 @@ pub(super) fn start(agent: &Agent, stream: u32, exec: &Exec) -> Result<Running, 
     let root = agent.root()?;
     let strings = Strings::of(exec)?;
     let who = identity(&root, &exec.user)?;
-    if exec.create_cwd {
-        root.make_dirs(&exec.cwd, 0o755, agent.owner(&who))?;
+    for directory in &exec.directories {
+        let made = root.make_dirs(directory, 0o755, agent.owner(&who));
+        // Without its working directory a command cannot begin; of any other it finds out itself.
+        if *directory == exec.cwd {
+            made?;
+        }
     }
     let pipes = Pipes::new(exec)?;
     let (cgroup, procs) = match agent.cgroups() {

@@ -218,16 +218,18 @@ fn what_cannot_start_says_why() {
 }
 
 #[test]
-fn the_working_directory_is_made_where_asked() {
+fn directories_are_made_where_asked() {
     let mut host = Host::start();
     let dir = host.dir.path().join("builds/g/p");
+    let beside = host.dir.path().join("builds/g/p.tmp");
     let exec = Exec {
         cwd: path(&dir),
-        create_cwd: true,
+        directories: vec![path(&dir), path(&beside), path(&beside)],
         ..exec(&["pwd"])
     };
     let heard = run(&mut host, exec);
     assert_eq!(Path::new(heard.text().trim()), dir);
+    assert!(beside.is_dir());
 }
 
 #[test]

@@ -288,7 +288,7 @@ pub(crate) fn exec(argv: &[&str]) -> Exec {
             value: b"/usr/bin:/bin"[..].into(),
         }],
         cwd: b"/".to_vec(),
-        create_cwd: false,
+        directories: Vec::new(),
         user: vec![],
         umask: 0o22,
         stdin: false,

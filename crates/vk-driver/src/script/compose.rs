@@ -65,16 +65,21 @@ pub(crate) struct Prologue<'a> {
 
 impl Prologue<'_> {
     /// Exports in gitlab-runner's order, then what jobs wrote to `GITLAB_ENV`.
-    pub(crate) fn text(&self, shell: Shell) -> Vec<u8> {
+    ///
+    /// A program is started for what is missing alone: each costs milliseconds, many times that where
+    /// the guest is emulated. A trace that shows commands shows gitlab-runner's.
+    pub(crate) fn text(&self, shell: Shell, xtrace: bool) -> Vec<u8> {
         let mut body = Vec::new();
         let temp = double(self.temp_dir.as_bytes());
+        let there = [b"[ -d \"", temp.as_slice(), b"\" ] || "].concat();
+        let unless: &[u8] = if xtrace { b"" } else { &there };
         for (name, value, file) in &self.variables {
             if !is_name(name) {
                 continue;
             }
             if *file {
                 let path = [&temp, b"/".as_slice(), name.as_bytes()].concat();
-                line(&mut body, &[b"mkdir -p \"", &temp, b"\""]);
+                line(&mut body, &[unless, b"mkdir -p \"", &temp, b"\""]);
                 let value = shell.word(value.as_bytes());
                 line(
                     &mut body,
@@ -101,16 +106,23 @@ impl Prologue<'_> {
             &[b"export GITLAB_ENV=", &shell.word(env.as_bytes())],
         );
         let env = double(env.as_bytes());
-        line(&mut body, &[b"mkdir -p \"", &temp, b"\""]);
-        line(&mut body, &[b"touch \"", &env, b"\""]);
+        line(&mut body, &[unless, b"mkdir -p \"", &temp, b"\""]);
+        if xtrace {
+            line(&mut body, &[b"touch \"", &env, b"\""]);
+        } else {
+            line(
+                &mut body,
+                &[b"[ -e \"", &env, b"\" ] || printf '' > \"", &env, b"\""],
+            );
+        }
         let read = b"while read -r line; do export \"$line\"; done < \"";
         line(&mut body, &[read, &env, b"\""]);
         body
     }
 
     /// The same, and into the project's directory.
-    pub(crate) fn text_in_project(&self, shell: Shell) -> Vec<u8> {
-        let mut body = self.text(shell);
+    pub(crate) fn text_in_project(&self, shell: Shell, xtrace: bool) -> Vec<u8> {
+        let mut body = self.text(shell, xtrace);
         line(
             &mut body,
             &[b"cd ", &shell.word(self.project_dir.as_bytes())],
@@ -201,10 +213,14 @@ impl Wrapped {
         if self.xtrace {
             text.extend_from_slice(b"set -o xtrace\n");
         }
-        text.extend_from_slice(
-            b"case \"$(set -o)\" in *\"pipefail\"*) set -o pipefail;; esac; set -o errexit\n\
-              set +o noclobber\n",
-        );
+        // Bash has it, and asking takes a process.
+        let pipefail: &[u8] = if self.shell == Shell::Bash && !self.xtrace {
+            b"set -o pipefail; set -o errexit\n"
+        } else {
+            b"case \"$(set -o)\" in *\"pipefail\"*) set -o pipefail;; esac; set -o errexit\n"
+        };
+        text.extend_from_slice(pipefail);
+        text.extend_from_slice(b"set +o noclobber\n");
         let body = self.shell.word(&self.body);
         line(
             &mut text,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -49,7 +50,7 @@ pub(super) fn script(
         variables,
     };
     let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-    let mut body = prologue.text_in_project(shell);
+    let mut body = prologue.text_in_project(shell, false);
     body.extend(commands(shell, &lines, None));
     Wrapped {
         shell,
@@ -91,7 +92,60 @@ fn a_command_of_several_lines_is_shown_whole_in_a_section_where_that_is_wanted()
     }
 }
 
-/// STAGE-13: the recorded script of gitlab-runner, to the byte.
+/// What a script left behind: its outputs, its code, the files below its directory with their bytes.
+fn effect(shell: Shell, xtrace: bool, prepare: impl Fn(&Path)) -> impl PartialEq + std::fmt::Debug {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (project, temp) = (at("p"), at("p.tmp"));
+    fs::create_dir(&project).unwrap();
+    prepare(dir.path());
+    let prologue = Prologue {
+        project_dir: &project,
+        temp_dir: &temp,
+        variables: vec![("KEY", "s3cret\n", true), ("FOO", "a b", false)],
+    };
+    let lines = [
+        "cat \"$KEY\"; echo \"$FOO $LATER\"; echo LATER=x >> \"$GITLAB_ENV\"".to_owned(),
+        "set -o | grep -E 'errexit|pipefail|noclobber'; false | true; echo $?".to_owned(),
+        "exit 7".to_owned(),
+    ];
+    let mut body = prologue.text_in_project(shell, xtrace);
+    body.extend(commands(shell, &lines, None));
+    let wrapped = Wrapped {
+        shell,
+        xtrace,
+        body,
+    };
+    let output = run(shell, &wrapped.text());
+    let files = ["p.tmp/KEY", "p.tmp/gitlab_runner_env"].map(|name| {
+        let path = dir.path().join(name);
+        let mode = fs::metadata(&path).map(|of| of.permissions().mode());
+        (fs::read(&path).ok(), mode.ok())
+    });
+    let said = (!xtrace).then(|| String::from_utf8_lossy(&output.stderr).into_owned());
+    assert_eq!(said.unwrap_or_default(), "");
+    (printed(&output), output.status.code(), files)
+}
+
+/// STAGE-13: a script that is not shown does the same with fewer programs, whatever it finds.
+#[test]
+fn what_is_left_out_of_a_script_changes_nothing_of_its_effect() {
+    type Prepare = fn(&Path);
+    let nothing: Prepare = |_| ();
+    let directory: Prepare = |dir| fs::create_dir(dir.join("p.tmp")).unwrap();
+    let variables: Prepare = |dir| {
+        fs::create_dir(dir.join("p.tmp")).unwrap();
+        fs::write(dir.join("p.tmp/gitlab_runner_env"), "LATER=before\n").unwrap();
+    };
+    for shell in [Shell::Bash, Shell::Sh] {
+        for prepare in [nothing, directory, variables] {
+            let plain = effect(shell, false, prepare);
+            assert_eq!(plain, effect(shell, true, prepare), "{shell:?}");
+        }
+    }
+}
+
+/// STAGE-13: the recorded script of gitlab-runner, to the byte, where its commands are shown.
 #[test]
 fn a_bash_script_is_the_recorded_one() {
     let prologue = Prologue {
@@ -107,7 +161,7 @@ fn a_bash_script_is_the_recorded_one() {
         "echo hi".to_owned(),
         "if true; then\n\techo yes\nfi\n".to_owned(),
     ];
-    let mut body = prologue.text_in_project(Shell::Bash);
+    let mut body = prologue.text_in_project(Shell::Bash, true);
     body.extend(commands(Shell::Bash, &lines, None));
     let golden = "export FOO=$'a b'\nexport BAR=x\nmkdir -p \"/builds/g/p.tmp\"\n\
         printf '%s' $'s3cret\\n' > \"/builds/g/p.tmp/KEY\"\nexport KEY=\"/builds/g/p.tmp/KEY\"\n\
@@ -120,23 +174,25 @@ fn a_bash_script_is_the_recorded_one() {
     assert_eq!(String::from_utf8(body.clone()).unwrap(), golden);
     let text = Wrapped {
         shell: Shell::Bash,
-        xtrace: false,
+        xtrace: true,
         body,
     }
     .text();
+    let shown = "set -o xtrace\n";
+    let text = String::from_utf8(text).unwrap().replacen(shown, "", 1);
     let mut sum = Command::new("sha256sum")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    sum.stdin.take().unwrap().write_all(&text).unwrap();
+    sum.stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
     let sum = printed(&sum.wait_with_output().unwrap());
     let recorded = "cbf6a29f4e5a91607920337cf5ba40ded41935e200344d8964dd493a796cffe4";
-    assert!(
-        sum.starts_with(recorded),
-        "{sum}{}",
-        String::from_utf8_lossy(&text)
-    );
+    assert!(sum.starts_with(recorded), "{sum}{}", text);
 }
 
 /// STAGE-13

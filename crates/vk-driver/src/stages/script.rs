@@ -155,14 +155,15 @@ fn compose(
         temp_dir: temp,
         variables,
     };
+    let xtrace = job.settings.debug_trace;
     let mut text = match at {
-        At::Project => prologue.text_in_project(shell),
-        At::Image => prologue.text(shell),
+        At::Project => prologue.text_in_project(shell, xtrace),
+        At::Image => prologue.text(shell, xtrace),
     };
     text.extend(body(shell));
     let text = Wrapped {
         shell,
-        xtrace: job.settings.debug_trace,
+        xtrace,
         body: text,
     }
     .text();
@@ -180,7 +181,8 @@ fn compose(
         argv,
         env: environment(strings),
         cwd: env.cwd.clone().into_bytes(),
-        create_cwd: true,
+        // The script makes the second one where it is missing: a process more in the guest.
+        directories: [&env.cwd, temp].map(|at| at.clone().into_bytes()).to_vec(),
         user: env.user.clone().into_bytes(),
         umask: 0o022,
         stdin: true,

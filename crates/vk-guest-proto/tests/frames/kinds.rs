@@ -239,26 +239,28 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
     let exec = (
         argv,
         vec(variable, 0..8),
+        (bytes(), vec(bytes(), 0..4)),
         bytes(),
-        bytes(),
-        any::<(u32, u32, [bool; 4])>(),
+        any::<(u32, u32, [bool; 3])>(),
     )
-        .prop_map(|(argv, env, cwd, user, (umask, drain_ms, flags))| {
-            let [create_cwd, stdin, merge_output, kill_leftovers] = flags;
-            let exec = Exec {
-                argv,
-                env,
-                cwd,
-                create_cwd,
-                user,
-                umask,
-                stdin,
-                merge_output,
-                kill_leftovers,
-                drain_ms,
-            };
-            Request::Exec { exec }
-        });
+        .prop_map(
+            |(argv, env, (cwd, directories), user, (umask, drain_ms, flags))| {
+                let [stdin, merge_output, kill_leftovers] = flags;
+                let exec = Exec {
+                    argv,
+                    env,
+                    cwd,
+                    directories,
+                    user,
+                    umask,
+                    stdin,
+                    merge_output,
+                    kill_leftovers,
+                    drain_ms,
+                };
+                Request::Exec { exec }
+            },
+        );
     let patterns = || vec(bytes(), 0..5);
     prop_oneof![
         exec,

@@ -7,6 +7,7 @@ mod bzimage;
 mod cpio;
 mod error;
 mod layout;
+mod lean;
 mod lz4_legacy;
 mod manifest;
 mod modules;

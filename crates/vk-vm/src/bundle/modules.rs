@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::BundleError;
+use super::lean::lean;
 
 /// Modules without which a guest cannot reach the host, read its disks or join them.
 pub(super) const WANTED: [&str; 6] = [
@@ -36,7 +37,7 @@ pub(super) struct Index {
 pub(super) struct Module {
     /// Its name, with underscores.
     pub(super) name: String,
-    /// The module itself, unpacked.
+    /// The module itself, unpacked and made lean.
     pub(super) data: Vec<u8>,
 }
 
@@ -109,7 +110,7 @@ pub(super) fn load(directory: &Path, file: &str) -> Result<Module, BundleError> 
     let data = data.map_err(|e| BundleError::Read(path, e))?;
     Ok(Module {
         name: name_of(file),
-        data,
+        data: lean(data),
     })
 }
 

@@ -358,7 +358,7 @@ async fn does(guest: &Guest, want: Want) -> Result<(), GuestError> {
                 argv: vec![Opaque::from(b"true".to_vec())],
                 env: vec![],
                 cwd: b"/".to_vec(),
-                create_cwd: false,
+                directories: Vec::new(),
                 user: vec![],
                 umask: 0o22,
                 stdin: true,

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(answer(&host, &[0xff; OPENING_LEN]).await.0, None);
         let right = Opening::new(secret(7), Purpose::Control, CONTROL_STREAM).encode();
         let (version, _kept) = answer(&host, &right).await;
-        assert_eq!(version, Some(1));
+        assert_eq!(version, Some(vk_guest_proto::HIGHEST_VERSION));
         assert_eq!(answer(&host, &right).await.0, Some(REFUSED));
         host.control.await.unwrap();
     }
@@ -210,7 +210,7 @@ mod tests {
             Some(REFUSED)
         );
         let (version, _kept) = answer(&host, &opening(Purpose::Exec, 5)).await;
-        assert_eq!(version, Some(1));
+        assert_eq!(version, Some(vk_guest_proto::HIGHEST_VERSION));
         waiting.await.unwrap();
         let _waiting = host.expected.expect(6, Purpose::Exec);
         host.expected.forget(6);
@@ -225,7 +225,7 @@ mod tests {
         let host = host();
         let silent = UnixStream::connect(&host.path).await.unwrap();
         let right = Opening::new(secret(7), Purpose::Control, CONTROL_STREAM).encode();
-        assert_eq!(answer(&host, &right).await.0, Some(1));
+        assert_eq!(answer(&host, &right).await.0, Some(vk_guest_proto::HIGHEST_VERSION));
         drop(silent);
     }
 }

@@ -323,9 +323,12 @@ fn daemon_in(daemon: &Tool, directory: &Path) -> Program {
 
 /// What the guest's kernel and agent are told; everybody in the guest may read it.
 fn command_line(port: u32, accelerator: Accelerator, frequency_khz: Option<u64>) -> String {
-    // Tests of the kernel's ciphers are a fifth of a boot under TCG, and no guest's business.
-    let mut line =
-        format!("console=ttyS0 quiet reboot=t panic=-1 cryptomgr.notests=1 vk.dial=vsock:2:{port}");
+    // Tests of the kernel's ciphers are a fifth of a boot under TCG, and no guest's business. A
+    // command's start waits for the kernel's read-copy-update, which need not take its time.
+    let mut line = format!(
+        "console=ttyS0 quiet reboot=t panic=-1 cryptomgr.notests=1 rcupdate.rcu_expedited=1 \
+         vk.dial=vsock:2:{port}"
+    );
     if accelerator == Accelerator::Tcg {
         // Each place that is patched for one processor costs a translation.
         line.push_str(" noreplace-smp");

@@ -92,7 +92,7 @@ pub(crate) fn shell(script: &str) -> Exec {
             .to_vec(),
         env: vec![path],
         cwd: b"/".to_vec(),
-        create_cwd: false,
+        directories: Vec::new(),
         user: Vec::new(),
         umask: 0o022,
         stdin: false,
