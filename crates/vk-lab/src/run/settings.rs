@@ -50,7 +50,9 @@ fn node(options: &FleetOptions) -> Result<Table, RunError> {
         let bundle = std::path::absolute(bundle).map_err(RunError::System)?;
         vm.insert("bundle".into(), path(&bundle)?);
     }
-    let mut executor = table! { vm = vm };
+    // Without a network, what an earlier run pulled will do.
+    let policies: Vec<Value> = vec!["always".into(), "if-not-present".into()];
+    let mut executor = table! { vm = vm, pull_policy = policies };
     if let Some(image) = &options.image {
         executor.insert("image".into(), image.clone().into());
     }
@@ -158,6 +160,12 @@ mod tests {
         assert_eq!(vm["bundle"].as_str(), Some("/srv/guest"));
         assert_eq!(table["state_dir"].as_str(), Some("node"));
         assert!(table.contains_key("registry"));
+        let policies = table["executor"]["pull_policy"].as_array().unwrap();
+        let policies: Vec<_> = policies.iter().filter_map(Value::as_str).collect();
+        assert_eq!(policies, ["always", "if-not-present"]);
+        fs::write(&given, "[executor]\npull_policy = \"never\"\n").unwrap();
+        let table = node(&options).unwrap();
+        assert_eq!(table["executor"]["pull_policy"].as_str(), Some("never"));
         fs::write(&given, "state_dir = \"/etc\"\n").unwrap();
         assert!(node(&options).unwrap_err().is_of_input());
     }
