@@ -44,7 +44,6 @@ pub struct NodeCore {
     pub(crate) standing: Standing,
     pub(crate) desired: Option<DesiredState>,
     pub(crate) own_runner: Option<String>,
-    pub(crate) maintenance: bool,
     pub(crate) interrupting: bool,
     pub(crate) store_failed: Option<String>,
     pub(crate) session: Option<Session>,
@@ -102,7 +101,6 @@ impl NodeCore {
             standing: Standing::default(),
             desired: None,
             own_runner: config.own_runner.clone(),
-            maintenance: false,
             interrupting: false,
             store_failed: None,
             session: None,
@@ -164,16 +162,13 @@ impl NodeCore {
             },
             Input::Desired(desired) => self.desired(desired, out),
             Input::Command { id, op, expired } => self.command(id, &op, expired, out),
-            Input::Operator { id, op } => {
-                self.new_command(id, &op, false, out);
-            }
+            Input::Operator { id, op } => self.operator(id, op, out),
             Input::Job { job, event } => self.job_event(job, event, out),
             Input::Budgets(budgets) => {
                 self.ledger.set_budgets(budgets);
                 self.grant_waiting(out);
             }
             Input::OwnRunner(found) => self.own_runner = found.map(|what| display(&what)),
-            Input::Maintenance(on) => self.maintenance = on,
             Input::InterruptJobs => self.interrupt_jobs(out),
             Input::StoreFailed { why } => self.store_failed = Some(display(&why)),
             Input::StoreWorks => self.store_works(out),

@@ -49,13 +49,13 @@ pub enum Input {
         /// Too late to begin.
         expired: bool,
     },
-    /// The same by an operator on this host: nobody waits for an ack. What came of it:
+    /// What an operator on this host wants: nobody waits for an ack. What came of it:
     /// [`NodeCore::outcome`](crate::NodeCore::outcome).
     Operator {
         /// An ID that was never used before.
         id: CommandId,
         /// What to do.
-        op: CommandOp,
+        op: OperatorOp,
     },
     /// What became of a job's process, directory or output.
     Job {
@@ -69,8 +69,6 @@ pub enum Input {
     Budgets(Budgets),
     /// The host's own gitlab-runner was found (what, in words) or is no longer there (PLACE-15).
     OwnRunner(Option<String>),
-    /// An update or reset began or ended (DISP-31).
-    Maintenance(bool),
     /// The host is stopping, or is drained hard: every job ends `interrupted` (FAIL-12).
     InterruptJobs,
     /// The journal could not be written. The edge drops the step whose records it could not keep,
@@ -83,6 +81,17 @@ pub enum Input {
     },
     /// The journal can be written again.
     StoreWorks,
+}
+
+/// What an operator on the node's host may have it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorOp {
+    /// Take no new work, let present work end.
+    Drain,
+    /// The same, and be in maintenance then: only an operator on this host ends that.
+    Maintain,
+    /// Take work again.
+    Undrain,
 }
 
 /// What the edge measures of a start before it gives it to the core.
@@ -312,6 +321,14 @@ pub struct Standing {
     pub draining: bool,
     /// Hold nothing, take nothing.
     pub quarantined: bool,
+    /// The drain is for work on the host; an older node that reads it drains.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub maintenance: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What a node does.

@@ -9,7 +9,7 @@ use vk_hub_proto::node_session::{
 
 use crate::NodeCore;
 use crate::core::Out;
-use crate::io::{Effect, Record, Standing, Status};
+use crate::io::{Effect, OperatorOp, Record, Standing, Status};
 use crate::ledger::Resource;
 
 /// Why new work is not taken.
@@ -43,14 +43,14 @@ impl NodeCore {
     pub fn state(&self) -> NodeState {
         if self.standing.quarantined {
             NodeState::Quarantined
-        } else if self.maintenance {
-            NodeState::Maintenance
         } else if !self.standing.draining {
             NodeState::Ready
-        } else if self.ledger.is_empty() && self.unfinished == 0 {
-            NodeState::Drained
-        } else {
+        } else if !self.ledger.is_empty() || self.unfinished > 0 {
             NodeState::Draining
+        } else if self.standing.maintenance {
+            NodeState::Maintenance
+        } else {
+            NodeState::Drained
         }
     }
 
@@ -172,26 +172,43 @@ impl NodeCore {
         let outcome = if expired {
             CommandOutcome::Expired
         } else {
-            match after(before, op) {
-                Ok(standing) => {
-                    self.standing = standing;
-                    CommandOutcome::Done
-                }
-                Err(reason) => CommandOutcome::Refused {
-                    reason: reason.to_owned(),
-                },
-            }
+            self.stand(after(before, op))
         };
-        self.commands.add(id, outcome.clone());
-        out.record(Record::Commanded {
-            id,
-            outcome: outcome.clone(),
-            standing: self.standing,
-        });
+        self.keep_command(id, outcome.clone(), out);
         if self.standing.quarantined && !before.quarantined {
             self.release_all(out);
         }
         outcome
+    }
+
+    /// Does what an operator on this host wants.
+    pub(crate) fn operator(&mut self, id: CommandId, op: OperatorOp, out: &mut Out) {
+        if self.store_failed.is_some() {
+            return;
+        }
+        let outcome = self.stand(after_operator(self.standing, op));
+        self.keep_command(id, outcome, out);
+    }
+
+    fn stand(&mut self, standing: Result<Standing, &'static str>) -> CommandOutcome {
+        match standing {
+            Ok(standing) => {
+                self.standing = standing;
+                CommandOutcome::Done
+            }
+            Err(reason) => CommandOutcome::Refused {
+                reason: reason.to_owned(),
+            },
+        }
+    }
+
+    fn keep_command(&mut self, id: CommandId, outcome: CommandOutcome, out: &mut Out) {
+        self.commands.add(id, outcome.clone());
+        out.record(Record::Commanded {
+            id,
+            outcome,
+            standing: self.standing,
+        });
     }
 
     /// What a report says of this core.
@@ -229,10 +246,27 @@ impl NodeCore {
     }
 }
 
-/// The operator's states after a command.
+const QUARANTINED: &str = "the node is quarantined: release it first";
+
+/// The operator's states after what one on this host wants.
+const fn after_operator(standing: Standing, op: OperatorOp) -> Result<Standing, &'static str> {
+    if standing.quarantined {
+        return Err(QUARANTINED);
+    }
+    Ok(Standing {
+        draining: !matches!(op, OperatorOp::Undrain),
+        maintenance: matches!(op, OperatorOp::Maintain),
+        ..standing
+    })
+}
+
+/// The operator's states after a command of the hub's.
 fn after(standing: Standing, op: &CommandOp) -> Result<Standing, &'static str> {
-    let drain = |draining| match standing.quarantined {
-        true => Err("the node is quarantined: release it first"),
+    let drain = |draining: bool| match standing.quarantined {
+        true => Err(QUARANTINED),
+        false if !draining && standing.maintenance => {
+            Err("the node is in maintenance: end it on its host, by vk node undrain")
+        }
         false => Ok(Standing {
             draining,
             ..standing

@@ -34,6 +34,8 @@ pub enum Call {
     Jobs,
     /// Take no new work, let present work end: nothing, once that is kept.
     Drain,
+    /// The same, for work on the host: nothing, once that is kept.
+    Maintain,
     /// Take work again: nothing, once that is kept.
     Undrain,
     /// How the node stands, as soon as that differs from what the asker knows, or after a while: a
@@ -108,6 +110,15 @@ pub async fn jobs(state: &StateDir) -> Result<Vec<JobView>, CallError> {
 /// See [`CallError`].
 pub async fn drain(state: &StateDir) -> Result<(), CallError> {
     call(state, Call::Drain).await
+}
+
+/// The same, for work on the host: once nothing is left the node is in maintenance, which only
+/// [`undrain`] or [`drain`] ends.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn maintain(state: &StateDir) -> Result<(), CallError> {
+    call(state, Call::Maintain).await
 }
 
 /// Ends a drain.

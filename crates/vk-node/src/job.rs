@@ -4,6 +4,7 @@ pub mod attend;
 pub mod closing;
 mod death;
 pub mod directory;
+mod left;
 pub mod process;
 mod serve;
 pub(crate) mod socket;

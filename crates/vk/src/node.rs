@@ -104,7 +104,8 @@ struct JoinArguments {
 }
 
 const DRAIN_EXAMPLES: &str = "Examples:
-  vk node drain --wait && systemctl stop vk-node    # before maintenance
+  vk node drain --wait && systemctl stop vk-node    # before an upgrade
+  vk node drain --wait --maintenance && reboot      # not to be undrained from the hub
   vk node undrain                                   # after it";
 
 #[derive(Debug, Args)]
@@ -112,6 +113,10 @@ struct DrainArguments {
     /// Return once nothing is left here, telling on standard error what is.
     #[arg(long)]
     wait: bool,
+    /// For work on this host: the node is in maintenance once nothing is left, and no operator of the
+    /// hub ends that, only `vk node undrain` here.
+    #[arg(long)]
+    maintenance: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -153,7 +158,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }),
         Command::Drain(arguments) => run_async(async move {
             let state = arguments.place.state()?;
-            drain::drain(&state, arguments.wait).await
+            let DrainArguments {
+                wait, maintenance, ..
+            } = arguments;
+            drain::drain(&state, wait, maintenance).await
         }),
         Command::Undrain(place) => run_async(async move { drain::undrain(&place.state()?).await }),
         Command::Gc(arguments) => run_async(gc::run(arguments)),

@@ -34,7 +34,7 @@ pub(super) const PROXIES: [&str; 7] = [
     "NO_PROXY",
 ];
 
-/// Names the hub's ID of the job, where this is a process of a node's: by it the node finds what a job's
+/// Names the job's directory, where this is a process of a node's: by it the node finds what a job's
 /// process that died left running.
 const OF_JOB: &str = "VK_JOB";
 

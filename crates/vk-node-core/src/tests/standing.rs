@@ -5,6 +5,7 @@ use vk_hub_proto::dispatch::{GoneWhy, LeaseState, NodeJobMessage, OfferReply};
 use vk_hub_proto::node_session::{Acquisition, CommandOp, CommandOutcome, DesiredState, NodeState};
 
 use super::*;
+use crate::io::OperatorOp;
 
 fn command(node: &mut Node, n: u8, op: CommandOp) -> (CommandOutcome, Vec<Effect>) {
     let effects = node.give(Input::Command {
@@ -117,7 +118,7 @@ fn an_operators_drain_on_the_host_needs_no_session_and_is_kept() {
     let undrain = CommandId::from_bytes([9; 16]);
     let effects = node.give(Input::Operator {
         id: drain,
-        op: CommandOp::Drain,
+        op: OperatorOp::Drain,
     });
     assert_eq!(effects, []);
     assert_eq!(node.core.outcome(drain), Some(&CommandOutcome::Done));
@@ -127,20 +128,64 @@ fn an_operators_drain_on_the_host_needs_no_session_and_is_kept() {
     assert_eq!(offered(&mut node, 1), Some(RefusalReason::NotReady));
     let effects = node.give(Input::Operator {
         id: undrain,
-        op: CommandOp::Undrain,
+        op: OperatorOp::Undrain,
     });
     let acks = |effect: &Effect| matches!(effect, Effect::SendAck { .. });
     assert!(!effects.iter().any(acks), "{effects:?}");
     assert_eq!(offered(&mut node, 1), None);
 }
 
+fn operator(node: &mut Node, n: u8, op: OperatorOp) -> CommandOutcome {
+    let id = CommandId::from_bytes([n; 16]);
+    node.give(Input::Operator { id, op });
+    node.core.outcome(id).unwrap().clone()
+}
+
+/// DISP-31, DISP-83
+#[test]
+fn maintenance_begins_when_the_node_is_empty_and_ends_on_its_host_alone() {
+    let mut node = Node::connected();
+    node.offer(1, 512, 90);
+    let done = CommandOutcome::Done;
+    assert_eq!(operator(&mut node, 1, OperatorOp::Maintain), done);
+    assert_eq!(node.core.state(), NodeState::Draining);
+    assert_eq!(offered(&mut node, 2), Some(RefusalReason::NotReady));
+    node.wait(90);
+    assert_eq!(node.core.state(), NodeState::Maintenance);
+    let reply = node.offer(2, 512, 90);
+    let OfferReply::Refused { reason, message } = reply else {
+        panic!("{reply:?}");
+    };
+    assert_eq!(reason, RefusalReason::NotReady);
+    assert_eq!(message.as_deref(), Some("the node is in maintenance"));
+    // The host may be started anew meanwhile, and the hub's operators may not know.
+    node.restart();
+    node.connect();
+    assert_eq!(node.core.state(), NodeState::Maintenance);
+    let (refused, _) = command(&mut node, 2, CommandOp::Undrain);
+    assert!(
+        matches!(refused, CommandOutcome::Refused { reason } if reason.contains("vk node undrain"))
+    );
+    let (drained, _) = command(&mut node, 3, CommandOp::Drain);
+    assert_eq!(drained, CommandOutcome::Done);
+    assert_eq!(node.core.state(), NodeState::Maintenance);
+    // A quarantine covers it, and leaves it as it was.
+    command(&mut node, 4, CommandOp::Quarantine);
+    assert_eq!(node.core.state(), NodeState::Quarantined);
+    let refused = operator(&mut node, 5, OperatorOp::Undrain);
+    assert!(matches!(refused, CommandOutcome::Refused { .. }));
+    command(&mut node, 6, CommandOp::Release);
+    assert_eq!(node.core.state(), NodeState::Maintenance);
+    assert_eq!(operator(&mut node, 7, OperatorOp::Drain), done);
+    assert_eq!(node.core.state(), NodeState::Drained);
+    assert_eq!(operator(&mut node, 8, OperatorOp::Undrain), done);
+    assert_eq!(offered(&mut node, 2), None);
+}
+
 /// DISP-31
 #[test]
-fn maintenance_and_a_stop_of_acquisition_refuse_new_work() {
+fn a_stop_of_acquisition_refuses_new_work() {
     let mut node = Node::connected();
-    node.give(Input::Maintenance(true));
-    assert_eq!(offered(&mut node, 1), Some(RefusalReason::NotReady));
-    node.give(Input::Maintenance(false));
     desire(&mut node, 1, None, Acquisition::Stop);
     assert_eq!(offered(&mut node, 1), Some(RefusalReason::NotReady));
     assert_eq!(started(&mut node, 1, None), Some(RefusalReason::NotReady));

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use vk_hub_proto::CommandId;
-use vk_hub_proto::node_session::{CommandOp, CommandOutcome, NodeState};
+use vk_hub_proto::node_session::{CommandOutcome, NodeState};
 use vk_node_core::Input;
+use vk_node_core::io::OperatorOp;
 
 use super::actor::Actor;
 use crate::admin::Call;
@@ -41,8 +42,9 @@ impl Actor {
                 self.input(Input::InterruptJobs);
                 Ok(serde_json::Value::Null)
             }
-            Call::Drain => return self.command(CommandOp::Drain, reply),
-            Call::Undrain => return self.command(CommandOp::Undrain, reply),
+            Call::Drain => return self.command(OperatorOp::Drain, reply),
+            Call::Maintain => return self.command(OperatorOp::Maintain, reply),
+            Call::Undrain => return self.command(OperatorOp::Undrain, reply),
             Call::Change { state, jobs } => {
                 let until = Instant::now() + CHANGE;
                 if self.changes.len() >= WAITING {
@@ -63,7 +65,7 @@ impl Actor {
     }
 
     /// Does a command, and answers once it is durable.
-    fn command(&mut self, op: CommandOp, reply: Reply) {
+    fn command(&mut self, op: OperatorOp, reply: Reply) {
         let mut id = [0; 16];
         if aws_lc_rs::rand::fill(&mut id).is_err() {
             let _ = reply.send(Err("the system gives no randomness".to_owned()));

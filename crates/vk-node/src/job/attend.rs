@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Interval, interval, sleep, timeout};
+use vk_hub_proto::node_session::VersionRange;
 use vk_node_core::ledger::Resource;
 use vk_node_core::{JobEvent, Stop};
 
 use super::directory::{JobDir, Tenant};
 use super::socket;
 use super::spawn::Spawned;
-use super::wire::{FrameReader, FromJob, Progress, ToJob, VERSIONS, write_frame};
+use super::wire::{FrameReader, FromJob, Progress, ToJob, versions, write_frame};
 
 /// How long a process that lives may take to answer before it is called alive unheard.
 const UNHEARD: Duration = Duration::from_secs(10);
 /// The pause before a process that lives and does not answer is asked again, growing to the last.
 const PAUSES: [u64; 6] = [5, 20, 100, 300, 1000, 3000];
+/// How often the files of a job are looked at whose process speaks other versions.
+const FILES: Duration = Duration::from_secs(1);
 /// How long a process may take to take a frame.
 const FRAME: Duration = Duration::from_secs(10);
 /// How long the end of a child that let its lock go may take to be heard of.
@@ -70,6 +73,14 @@ pub struct Attendant {
     /// What was told of the job so far.
     told: Progress,
     alive: bool,
+}
+
+/// Waits for the next look at a job's files, where that is how it is followed.
+async fn tick(files: &mut Option<Interval>) {
+    match files {
+        Some(files) => drop(files.tick().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Nobody listens to the news any more.
@@ -144,7 +155,9 @@ impl Attendant {
 
     async fn subscribe(&self) -> io::Result<UnixStream> {
         let mut stream = timeout(FRAME, socket::connect(self.dir.path(), "job.sock")).await??;
-        let subscribe = ToJob::Subscribe { versions: VERSIONS };
+        let subscribe = ToJob::Subscribe {
+            versions: versions(),
+        };
         timeout(FRAME, write_frame(&mut stream, &subscribe)).await??;
         Ok(stream)
     }
@@ -154,6 +167,7 @@ impl Attendant {
         let (from, mut to) = stream.into_split();
         let mut frames = FrameReader::new(from);
         self.orders.mark_changed();
+        let mut files = None;
         loop {
             tokio::select! {
                 told = frames.next::<FromJob>() => match told {
@@ -165,14 +179,18 @@ impl Attendant {
                         }
                     }
                     Ok(Some(FromJob::Refused { versions })) => {
-                        let why = format!(
-                            "it speaks versions {} to {}, this daemon {} to {}",
-                            versions.min, versions.max, VERSIONS.min, VERSIONS.max
-                        );
-                        return Ok(Err(io::Error::other(why)));
+                        self.unlike(versions);
+                        files = Some(interval(FILES));
                     }
                     Ok(Some(FromJob::Subscribed { .. } | FromJob::Other)) => {}
                 },
+                () = tick(&mut files) => {
+                    let now = Progress {
+                        output_len: self.dir.output_len().max(self.told.output_len),
+                        ..self.told.clone()
+                    };
+                    self.state(now).await?;
+                }
                 changed = self.orders.changed() => {
                     if changed.is_err() {
                         return Err(Unheard);
@@ -187,6 +205,21 @@ impl Attendant {
                     }
                 }
             }
+        }
+    }
+
+    /// The process and this daemon have no version in common: what it is about is not known, only its
+    /// files.
+    fn unlike(&mut self, theirs: VersionRange) {
+        let ours = versions();
+        let why = format!(
+            "its process is of another release (versions {} to {}, the node's {} to {}): only its log \
+             and its end are seen",
+            theirs.min, theirs.max, ours.min, ours.max
+        );
+        if self.told.activity.as_ref() != Some(&why) {
+            tracing::warn!(job = %self.dir.job(), "{why}");
+            self.told.activity = Some(why);
         }
     }
 

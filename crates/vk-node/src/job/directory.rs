@@ -294,7 +294,7 @@ impl JobDir {
     /// # Errors
     /// Something does not end, or cannot be removed.
     pub fn clean_up(&self) -> Result<(), FileError> {
-        left::end(self.job).map_err(FileError::of("end the processes of", &self.path))?;
+        left::end(&self.path).map_err(FileError::of("end the processes of", &self.path))?;
         remove_tree(&self.file("work"))?;
         remove_file(&self.file("job.sock"))
     }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::process::Order;
-use super::wire::{FrameReader, FromJob, Progress, ToJob, VERSIONS, write_frame};
+use super::wire::{FrameReader, FromJob, Progress, ToJob, versions, write_frame};
 
 /// Connections at once; the daemon needs one.
 const CONNECTIONS: usize = 8;
@@ -93,13 +93,16 @@ async fn converse(
     let (from, mut to) = stream.into_split();
     let mut frames = FrameReader::new(from);
     let first = timeout(FRAME, frames.next::<ToJob>()).await??;
-    let Some(ToJob::Subscribe { versions }) = first else {
+    let Some(ToJob::Subscribe { versions: theirs }) = first else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let Some(version) = VERSIONS.highest_common(versions) else {
-        return write_frame(&mut to, &FromJob::Refused { versions: VERSIONS }).await;
+    let versions = versions();
+    let common = versions.highest_common(theirs);
+    let answer = match common {
+        Some(version) => FromJob::Subscribed { version },
+        None => FromJob::Refused { versions },
     };
-    write_frame(&mut to, &FromJob::Subscribed { version }).await?;
+    write_frame(&mut to, &answer).await?;
     progress.mark_changed();
     loop {
         tokio::select! {
@@ -109,6 +112,12 @@ async fn converse(
                 }
                 let state = progress.borrow_and_update().clone();
                 let over = state.result.is_some();
+                if common.is_none() {
+                    match over {
+                        true => return Ok(()),
+                        false => continue,
+                    }
+                }
                 let state = FromJob::State(Box::new(state));
                 timeout(FRAME, write_frame(&mut to, &state)).await??;
                 if over {

@@ -15,6 +15,7 @@ use super::death::TEST_BOOT_ID;
 use super::directory::{JobDir, Plan, Tenant};
 use super::left::OF_JOB;
 use super::socket;
+use super::wire::TEST_VERSIONS;
 use crate::durable::FileError;
 
 /// The program of job processes.
@@ -40,8 +41,9 @@ const PASSED: [&str; 8] = [
     "VK_TEST_ROOT",
 ];
 /// In builds with kill points: where the daemon finds what its job processes know under another name.
-const OF_TESTS: [(&str, &str); 2] = [
+const OF_TESTS: [(&str, &str); 3] = [
     ("VK_JOB_KILL_AT", "VK_KILL_AT"),
+    ("VK_TEST_JOB_WIRE_VERSIONS", TEST_VERSIONS),
     (TEST_BOOT_ID, TEST_BOOT_ID),
 ];
 
@@ -105,7 +107,7 @@ pub fn spawn(job: &JobDir, plan: &Plan, by: &JobProgram) -> Result<Spawned, File
         .arg(job.path())
         .env_clear()
         .envs(by.environment.iter().cloned())
-        .env(OF_JOB, job.job().to_string())
+        .env(OF_JOB, job.path())
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(listener)))
         .stdout(lock.into_file().map_or_else(Stdio::null, Stdio::from))

@@ -4,6 +4,12 @@
 //! The daemon subscribes, naming the versions it speaks; the process answers with the one it chose
 //! and then tells how the job stands, at once and whenever that changes. Orders are levels, not
 //! events: repeats are harmless, and the daemon repeats them on every connection.
+//!
+//! Daemon and process may be of different releases: an upgrade leaves jobs running, and a daemon that
+//! was not restarted yet starts processes of the new program. A version is about what the process
+//! tells; [`ToJob`]'s orders and [`FromJob::Refused`] keep their form in all of them. Where the two have
+//! no version in common the process tells nothing and still takes orders; the daemon takes output and
+//! result from their files, whose form no version changes.
 
 use std::io;
 
@@ -18,9 +24,23 @@ use vk_node_core::ledger::Resource;
 
 /// The versions this program speaks, as daemon and as job process. A daemon speaks the version of
 /// the release before it too, so that an upgrade leaves jobs running.
-pub const VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+const VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+/// What says others in their place, in builds with kill points: `1..2`.
+pub(super) const TEST_VERSIONS: &str = "VK_TEST_WIRE_VERSIONS";
 /// A frame at most.
 pub const FRAME_BYTES: usize = 1 << 20;
+
+/// The versions that this process speaks.
+pub(super) fn versions() -> VersionRange {
+    if cfg!(feature = "kill-points")
+        && let Ok(text) = std::env::var(TEST_VERSIONS)
+        && let Some((min, max)) = text.split_once("..")
+        && let (Ok(min), Ok(max)) = (min.parse(), max.parse())
+    {
+        return VersionRange { min, max };
+    }
+    VERSIONS
+}
 
 /// From the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +77,7 @@ pub enum FromJob {
         /// The version from here on.
         version: u32,
     },
-    /// There is no common version; the connection ends.
+    /// There is no common version: nothing is told on this connection, and orders are taken.
     Refused {
         /// What the process speaks.
         versions: VersionRange,

@@ -19,6 +19,8 @@ mod join;
 mod kills;
 mod metrics;
 mod operate;
+#[cfg(feature = "kill-points")]
+mod releases;
 mod scripted;
 mod session;
 mod store;

@@ -147,3 +147,24 @@ async fn what_past_runs_used_is_set_aside_where_the_operator_wants_it() {
     }
     assert!(daemon.terminate().success());
 }
+
+/// DISP-31
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_in_maintenance_stays_so_until_its_operator_ends_it() {
+    let (hub, node, daemon, mut session) = ready().await;
+    admin::maintain(&node.state).await.unwrap();
+    assert!(is_not_ready(&offered(&mut session, 7).await));
+    assert!(daemon.terminate().success());
+    let daemon = node.start();
+    let mut session = hub.welcome().await;
+    let status = admin::status(&node.state).await.unwrap();
+    assert_eq!(status.state, NodeState::Maintenance);
+    let OfferReply::Refused { message, .. } = offered(&mut session, 8).await else {
+        panic!("it is in maintenance")
+    };
+    assert_eq!(message.as_deref(), Some("the node is in maintenance"));
+    admin::undrain(&node.state).await.unwrap();
+    let taken = offered(&mut session, 9).await;
+    assert_eq!(taken, OfferReply::Accepted { lease_secs: 60 });
+    assert!(daemon.terminate().success());
+}

@@ -21,8 +21,13 @@ pub const TOKEN: &str = "t0ken-of-this-job";
 
 /// The program of scripted jobs.
 pub fn program() -> JobProgram {
-    let passed = [("VK_TEST_BOOT_ID", "VK_TEST_BOOT_ID")].into_iter();
-    let passed = passed.filter_map(|(from, to)| Some((to.into(), std::env::var_os(from)?)));
+    let passed = [
+        ("VK_TEST_BOOT_ID", "VK_TEST_BOOT_ID"),
+        ("VK_TEST_JOB_WIRE_VERSIONS", "VK_TEST_WIRE_VERSIONS"),
+    ];
+    let passed = passed
+        .into_iter()
+        .filter_map(|(from, to)| Some((to.into(), std::env::var_os(from)?)));
     let arguments = ["--exact", "scripted::job_process", "--nocapture"];
     JobProgram {
         program: std::env::current_exe().unwrap(),

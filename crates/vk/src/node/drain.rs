@@ -11,8 +11,12 @@ use vk_node::view::StatusView;
 use super::show::line;
 
 /// Drains the node; where asked to, until nothing is left on it.
-pub(super) async fn drain(state: &StateDir, wait: bool) -> anyhow::Result<()> {
-    admin::drain(state).await?;
+pub(super) async fn drain(state: &StateDir, wait: bool, maintenance: bool) -> anyhow::Result<()> {
+    if maintenance {
+        admin::maintain(state).await?;
+    } else {
+        admin::drain(state).await?;
+    }
     let mut status = admin::status(state).await?;
     if !wait {
         return line(format_args!("{}", stands(&status)));
@@ -25,7 +29,6 @@ pub(super) async fn drain(state: &StateDir, wait: bool) -> anyhow::Result<()> {
         }
     }
     match status.state {
-        NodeState::Drained => line(format_args!("drained")),
         // Somebody else was faster.
         NodeState::Ready => bail!("the drain was ended by another command"),
         _ => line(format_args!("{}", stands(&status))),
@@ -43,7 +46,7 @@ pub(super) async fn undrain(state: &StateDir) -> anyhow::Result<()> {
 fn is_left(status: &StatusView) -> bool {
     match status.state {
         NodeState::Draining => true,
-        NodeState::Drained => status.jobs > 0,
+        NodeState::Drained | NodeState::Maintenance => status.jobs > 0,
         _ => false,
     }
 }
@@ -63,7 +66,7 @@ fn stands(status: &StatusView) -> String {
     };
     match status.state {
         NodeState::Draining => format!("draining: {jobs} jobs and {held} reservations are left"),
-        NodeState::Drained if jobs > 0 => {
+        NodeState::Drained | NodeState::Maintenance if jobs > 0 => {
             format!("drained, but for {jobs} results that the hub has not yet")
         }
         NodeState::Drained => "drained".to_owned(),
@@ -107,6 +110,14 @@ mod tests {
         );
         assert_eq!(of(NodeState::Drained, 0, 0, 0), "drained");
         assert_eq!(of(NodeState::Ready, 2, 2, 0), "ready: the node takes work");
+        assert_eq!(
+            of(NodeState::Maintenance, 1, 0, 0),
+            "drained, but for 1 results that the hub has not yet"
+        );
+        assert_eq!(
+            of(NodeState::Maintenance, 0, 0, 0),
+            "in maintenance: no work is taken"
+        );
         let quarantined = of(NodeState::Quarantined, 2, 2, 0);
         assert_eq!(
             quarantined,
