@@ -3,7 +3,7 @@
 use super::super::table::point::{self, Point, Victim};
 
 /// What no job of a storm leads to: a lease's third, an operator's word, a drain, a hub that is away.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("acquire", "Note"),
     ("acquire", "Renew"),
     ("acquire", "Release"),
@@ -15,6 +15,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
     // Closing lines of the daemon's own: of a job that no node has taken.
     ("job", "Suffix"),
     ("job", "RenderSuffix"),
+    ("job", "Closing"),
 ];
 
 /// What a daemon does as it starts, and hardly later.

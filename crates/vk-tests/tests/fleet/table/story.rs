@@ -143,7 +143,7 @@ pub(crate) fn of(point: &Point) -> Result<Story, &'static str> {
     let story = match point.victim {
         Victim::Hub => of_hub(point.variant),
         Victim::Node | Victim::Session => return of_node(point.variant),
-        Victim::Daemon => of_daemon(point.core, point.variant),
+        Victim::Daemon => return of_daemon(point.core, point.variant),
         Victim::Job | Victim::Machine | Victim::Agent => of_job(point.variant),
     };
     Ok(story)
@@ -184,8 +184,8 @@ fn of_node(variant: &str) -> Result<Story, &'static str> {
     })
 }
 
-fn of_daemon(core: &str, variant: &str) -> Story {
-    match (core, variant) {
+fn of_daemon(core: &str, variant: &str) -> Result<Story, &'static str> {
+    Ok(match (core, variant) {
         ("acquire", "DrawRequestIds" | "Verify" | "State") => Story::Started,
         ("acquire", "Renew") => Story::Idle,
         ("acquire", "Release") => Story::Left,
@@ -196,8 +196,14 @@ fn of_daemon(core: &str, variant: &str) -> Story {
         ("job", "Abandoned") => Story::Unplaced,
         ("job", "GivenUp" | "Cancel") => Story::Canceled,
         ("job", "Sum") => Story::Ahead,
+        ("job", "Closing") => {
+            return Err(
+                "closing lines of a job that the hub has want a node that is lost for minutes; the \
+                 daemon's core is cut after each of its records in its own tests",
+            );
+        }
         _ => Story::Plain,
-    }
+    })
 }
 
 fn of_job(variant: &str) -> Story {
