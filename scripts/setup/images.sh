@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Makes root file systems for jobs in .tools/images: images.sh debian|busybox …
+# Makes root file systems in .tools/images: images.sh debian|busybox|systemd …
+#
+# Those of debian and busybox are for jobs, that of systemd for a host in a VM, which tests boot.
 set -euo pipefail
 . "$(dirname "$0")/say.sh"
 . "$(dirname "$0")/root.sh"
@@ -21,8 +23,15 @@ apt_settings() {
         grep -E '^Acquire::(https?|ftp)::|^Acquire::(Retries|Check-Valid-Until|Check-Date|Allow[A-Za-z]*) ' || true
 }
 
-make_debian() {
-    local out=$1 release work mode=unshare
+make_debian() { make_root "$1" debian; }
+
+# What a node's host has: an init, and git for the sources of jobs.
+make_systemd() { make_root "$1" systemd --include=systemd,systemd-sysv,git,e2fsprogs,erofs-utils,procps,ca-certificates; }
+
+# A root file system of this machine's release: make_root OUT NAME [MMDEBSTRAP-OPTION…]
+make_root() {
+    local out=$1 name=$2 release work mode=unshare
+    shift 2
     release=$(codename)
     [ -n "$release" ] || give_up "/etc/os-release names no release to make an image of."
     [ "$(id -u)" -ne 0 ] || mode=root
@@ -40,10 +49,10 @@ make_debian() {
     done
     [ ${#sources[@]} -gt 0 ] || give_up "apt of this machine has no source for $release, component main."
     apt_settings >"$work/apt.conf"
-    say "making the Debian image ($release)"
+    say "making the $name image ($release)"
     # The last hook leaves nothing in the image that speaks of this machine.
     # shellcheck disable=SC2016 # mmdebstrap sets $1 in hooks
-    TMPDIR=$cache quietly image-debian mmdebstrap --mode=$mode --variant=essential --format=tar \
+    TMPDIR=$cache quietly "image-$name" mmdebstrap --mode=$mode --variant=essential --format=tar \
         --aptopt="$work/apt.conf" \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -52,9 +61,9 @@ make_debian() {
         --customize-hook='rm -f "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*' \
         --customize-hook='rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap' \
         --customize-hook='rm -f "$1"/etc/hostname "$1"/etc/resolv.conf' \
-        "$release" "$out" "${sources[@]}" || {
+        "$@" "$release" "$out" "${sources[@]}" || {
         rm -rf "$work"
-        give_up "the Debian image could not be made." \
+        give_up "the $name image could not be made." \
             "Is there a network? As an ordinary user: are user namespaces allowed, and does /etc/subuid name you?"
     }
     rm -rf "$work"
