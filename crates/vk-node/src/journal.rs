@@ -262,8 +262,10 @@ fn read(path: &Path, bytes: &[u8]) -> Result<(Vec<Record>, u64), JournalError> {
         why,
     };
     while let Some(frame) = bytes.get(at..).and_then(frame) {
-        let record = serde_json::from_slice(frame.payload)
-            .map_err(|why| damaged(at, format!("a whole record does not parse: {why}")))?;
+        let record = serde_json::from_slice(frame.payload).map_err(|why| {
+            let why = format!("a whole record makes no sense, or is of a later release: {why}");
+            damaged(at, why)
+        })?;
         records.push(record);
         at += frame.len;
     }

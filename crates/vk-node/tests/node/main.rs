@@ -11,6 +11,7 @@
 
 mod daemon;
 mod deaths;
+mod files;
 mod gate;
 mod hub;
 mod jobs;

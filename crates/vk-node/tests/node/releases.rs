@@ -1,5 +1,8 @@
 //! A daemon and a job's process of different releases.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use vk_hub_proto::client::CancelMode;
 use vk_hub_proto::dispatch::{HubJobMessage, NodeJobMessage, RunState};
 use vk_hub_proto::job::{FailureClass, JobResult};
@@ -10,6 +13,9 @@ use crate::daemon::Node;
 use crate::gate::{Gate, Waiting};
 use crate::hub::{Hub, Session};
 use crate::session::{ack, id, started};
+
+/// How long anything may take.
+const LONG: Duration = Duration::from_secs(90);
 
 /// A job in mid script, and what the hub has of it.
 struct Tale {
@@ -80,17 +86,37 @@ impl Tale {
 
     /// Waits until the hub has this output of the job, which goes on.
     async fn has(&mut self, output: &str) {
-        while self.output != output.as_bytes() {
-            assert_eq!(self.next().await, None);
-        }
+        let coming = async {
+            while self.output != output.as_bytes() {
+                assert_eq!(self.next().await, None);
+            }
+        };
+        timeout(LONG, coming)
+            .await
+            .expect("the output does not come");
     }
 
     async fn result(&mut self) -> JobResult {
-        loop {
-            if let Some(result) = self.next().await {
-                return result;
+        let coming = async {
+            loop {
+                if let Some(result) = self.next().await {
+                    return result;
+                }
             }
-        }
+        };
+        timeout(LONG, coming)
+            .await
+            .expect("the result does not come")
+    }
+
+    /// Waits until the hub was told of a stage.
+    async fn has_stage(&mut self) {
+        let coming = async {
+            while !self.stage {
+                assert_eq!(self.next().await, None);
+            }
+        };
+        timeout(LONG, coming).await.expect("no stage is told of");
     }
 
     async fn view(&self) -> JobView {
@@ -125,9 +151,7 @@ const fn is_running(state: &RunState) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_of_a_later_release_goes_on_with_the_job_of_an_earlier_one() {
     let mut tale = Tale::new("1..1", "1..1", Some("1..2")).await;
-    while !tale.stage {
-        assert_eq!(tale.next().await, None);
-    }
+    tale.has_stage().await;
     tale.has("one\n").await;
     assert_eq!(tale.view().await.progress.activity, None);
     tale.ends().await;
@@ -137,9 +161,7 @@ async fn a_daemon_of_a_later_release_goes_on_with_the_job_of_an_earlier_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_of_an_earlier_release_starts_the_process_of_a_later_one() {
     let mut tale = Tale::new("1..2", "1..1", None).await;
-    while !tale.stage {
-        assert_eq!(tale.next().await, None);
-    }
+    tale.has_stage().await;
     tale.ends().await;
 }
 
