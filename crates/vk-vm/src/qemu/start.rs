@@ -30,33 +30,27 @@ pub struct Qemu {
     bundle: Bundle,
     tools: Tools,
     vsock: Vsock,
-    /// The time stamp counter's, in kHz.
-    frequency: Option<u64>,
     boot_timeouts: AtomicU64,
 }
 
 impl Qemu {
-    /// Finds the programs and what they need, opens the bundle, measures the counter.
+    /// Finds the programs and what they need, opens the bundle, begins to measure the time stamp counter.
     ///
     /// # Errors
     /// [`StartError::NoProgram`], [`StartError::NoFirmware`], [`StartError::Bundle`],
     /// [`StartError::Confine`].
     pub async fn prepare(settings: QemuSettings) -> Result<Self, StartError> {
         let vsock = settings.vsock.settle();
-        let measuring = tokio::task::spawn_blocking(tsc::frequency_khz);
+        // It is awaited where it is needed: when the rest of a VM is ready.
+        tokio::task::spawn_blocking(tsc::frequency_khz);
         let tools = Tools::find(&settings, vsock).await?;
         let bundle = Bundle::open(&settings.bundle)?;
-        let frequency = measuring.await.ok().flatten();
-        if frequency.is_none() {
-            tracing::warn!("the time stamp counter ticks implausibly: guests may hang at boot");
-        }
         let boot_timeouts = AtomicU64::new(0);
         Ok(Self {
             settings,
             bundle,
             tools,
             vsock,
-            frequency,
             boot_timeouts,
         })
     }
@@ -204,7 +198,7 @@ impl Qemu {
             let daemon = launching.launch("vhost-device-vsock", &program).await?;
             vsock::ready(directory, &daemon).await?;
         }
-        let mut line = command_line(port, self.settings.accelerator, self.frequency);
+        let mut line = command_line(port, self.settings.accelerator, frequency().await);
         let (mut tap, mut keeper) = (None, None);
         match (purpose, &self.tools.network) {
             (Purpose::Bare, _) => line.push_str(" vk.action=poweroff"),
@@ -270,6 +264,16 @@ impl Qemu {
             inherits: network,
         }
     }
+}
+
+/// The time stamp counter's, in kHz, as measured since [`Qemu::prepare`].
+async fn frequency() -> Option<u64> {
+    let measured = tokio::task::spawn_blocking(tsc::frequency_khz).await;
+    let frequency = measured.ok().flatten();
+    if frequency.is_none() {
+        tracing::warn!("the time stamp counter ticks implausibly: guests may hang at boot");
+    }
+    frequency
 }
 
 /// What a machine is started for.
