@@ -225,7 +225,10 @@ mod tests {
         let host = host();
         let silent = UnixStream::connect(&host.path).await.unwrap();
         let right = Opening::new(secret(7), Purpose::Control, CONTROL_STREAM).encode();
-        assert_eq!(answer(&host, &right).await.0, Some(vk_guest_proto::HIGHEST_VERSION));
+        assert_eq!(
+            answer(&host, &right).await.0,
+            Some(vk_guest_proto::HIGHEST_VERSION)
+        );
         drop(silent);
     }
 }
