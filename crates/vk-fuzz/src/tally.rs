@@ -79,6 +79,8 @@ pub fn inputs_of<S: Strategy>(
         max_local_rejects: u32::MAX,
         max_global_rejects: u32::MAX,
         max_shrink_iters: 4000,
+        // Of batches each try takes a while.
+        max_shrink_time: 10_000,
         // Nothing is written beside the sources.
         failure_persistence: None,
         ..Config::default()

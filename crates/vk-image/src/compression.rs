@@ -19,8 +19,14 @@ const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// being told to.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// A stream, decompressed.
-pub(crate) enum Decompressed<R: BufRead> {
+/// A stream, decompressed. What is broken once stays broken: the decoders would say that it ends, or
+/// go on behind the fault.
+pub(crate) struct Decompressed<R: BufRead> {
+    stream: Stream<R>,
+    is_broken: bool,
+}
+
+enum Stream<R: BufRead> {
     Plain(R),
     Gzip(MultiGzDecoder<R>),
     Zstd(zstd::stream::read::Decoder<'static, R>),
@@ -32,41 +38,49 @@ pub(crate) fn decompress<R: Read>(
 ) -> io::Result<(Compression, Decompressed<BufReader<R>>)> {
     let mut input = BufReader::with_capacity(128 << 10, input);
     let start = input.fill_buf()?;
-    if start.starts_with(GZIP) {
-        return Ok((
-            Compression::Gzip,
-            Decompressed::Gzip(MultiGzDecoder::new(input)),
-        ));
-    }
-    if start.starts_with(ZSTD) {
+    let (compression, stream) = if start.starts_with(GZIP) {
+        let decoder = MultiGzDecoder::new(input);
+        (Compression::Gzip, Stream::Gzip(decoder))
+    } else if start.starts_with(ZSTD) {
         let mut decoder = zstd::stream::read::Decoder::with_buffer(input)?;
         decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-        return Ok((Compression::Zstd, Decompressed::Zstd(decoder)));
-    }
-    Ok((Compression::None, Decompressed::Plain(input)))
+        (Compression::Zstd, Stream::Zstd(decoder))
+    } else {
+        (Compression::None, Stream::Plain(input))
+    };
+    let is_broken = false;
+    Ok((compression, Decompressed { stream, is_broken }))
 }
 
 impl<R: BufRead> Decompressed<R> {
     /// The compressed stream, to read what is left of it.
     pub(crate) fn into_inner(self) -> R {
-        match self {
-            Self::Plain(input) => input,
-            Self::Gzip(decoder) => decoder.into_inner(),
-            Self::Zstd(decoder) => decoder.finish(),
+        match self.stream {
+            Stream::Plain(input) => input,
+            Stream::Gzip(decoder) => decoder.into_inner(),
+            Stream::Zstd(decoder) => decoder.finish(),
         }
     }
 }
 
 impl<R: BufRead> Read for Decompressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(input) => input.read(buffer),
-            Self::Gzip(decoder) => decoder.read(buffer),
-            Self::Zstd(decoder) => decoder.read(buffer),
+        if self.is_broken {
+            return Err(io::Error::other("the stream was broken before"));
         }
+        let read = match &mut self.stream {
+            Stream::Plain(input) => input.read(buffer),
+            Stream::Gzip(decoder) => decoder.read(buffer),
+            Stream::Zstd(decoder) => decoder.read(buffer),
+        };
+        let is_fault = |error: &io::Error| error.kind() != io::ErrorKind::Interrupted;
+        self.is_broken = read.as_ref().is_err_and(is_fault);
+        read
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests {
     use std::io::Write;
