@@ -9,7 +9,7 @@ use vk_hub_client::session::{Messages, Received, websocket_config};
 use vk_hub_proto::ReservationId;
 use vk_hub_proto::dispatch::{HubJobMessage, NodeJobMessage};
 use vk_hub_proto::hex::Hex;
-use vk_hub_proto::node_session::{HubMessage, NodeMessage, RefusedCode, VersionRange};
+use vk_hub_proto::node_session::{HubMessage, Inventory, NodeMessage, RefusedCode, VersionRange};
 
 /// Longer than any wait of a test.
 const LONG: Duration = Duration::from_secs(60);
@@ -63,10 +63,21 @@ impl Hub {
 
     /// Welcomes the node to a session with this heartbeat.
     pub async fn welcome_to(&self, heartbeat_secs: u32) -> Session {
+        self.told(heartbeat_secs).await.0
+    }
+
+    /// Welcomes the node, and what it tells of itself first.
+    pub async fn welcome_with_inventory(&self) -> (Session, Inventory) {
+        self.told(60).await
+    }
+
+    async fn told(&self, heartbeat_secs: u32) -> (Session, Inventory) {
         let mut session = self.challenged().await;
         session.say(HubMessage::Welcome { heartbeat_secs }).await;
-        assert!(matches!(session.any().await, NodeMessage::Inventory(_)));
-        session
+        match session.any().await {
+            NodeMessage::Inventory(inventory) => (session, *inventory),
+            other => panic!("an inventory is due: {other:?}"),
+        }
     }
 
     /// Welcomes the node to a session of short heartbeats; none where it breaks off.

@@ -25,3 +25,4 @@ mod releases;
 mod scripted;
 mod session;
 mod store;
+mod told;
