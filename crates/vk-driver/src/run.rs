@@ -1,6 +1,7 @@
 //! One job, from its begin to its result: the loop around the stage core.
 
 mod finish;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -36,6 +36,10 @@ pub(super) async fn measure(job: &Job) {
         );
     }
     job.shared().measured = used;
+    drop(lent);
+    if let Some(used) = used {
+        super::usage::report(job, used);
+    }
 }
 
 /// The job's VM, which goes back to it.

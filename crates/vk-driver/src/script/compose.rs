@@ -115,8 +115,13 @@ impl Prologue<'_> {
                 &[b"[ -e \"", &env, b"\" ] || printf '' > \"", &env, b"\""],
             );
         }
-        let read = b"while read -r line; do export \"$line\"; done < \"";
-        line(&mut body, &[read, &env, b"\""]);
+        // gitlab-runner's name for it, but where it is a variable of the job's, which would be lost.
+        let mut read = "line".to_owned();
+        while self.variables.iter().any(|(name, ..)| *name == read) {
+            read.push('_');
+        }
+        let read = format!("while read -r {read}; do export \"${read}\"; done < \"");
+        line(&mut body, &[read.as_bytes(), &env, b"\""]);
         body
     }
 

@@ -232,6 +232,17 @@ fn check(
     Ok(())
 }
 
+/// STAGE-13: what the script itself reads into is a variable of the job's, too.
+#[test]
+fn a_variable_of_any_name_that_a_script_uses_arrives() {
+    let named = |name: &str| (name.to_owned(), format!("the job's {name}"), false);
+    let variables = ["line", "line_", "read", "x"].map(named);
+    for shell in [Shell::Bash, Shell::Sh] {
+        let dir = tempfile::tempdir().unwrap();
+        check(shell, &variables, dir.path()).unwrap();
+    }
+}
+
 /// STAGE-13, STAGE-35
 #[test]
 fn hostile_variables_arrive_as_they_are_and_run_nothing() {
