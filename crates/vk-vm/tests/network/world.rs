@@ -118,7 +118,8 @@ impl World {
             }
             http(("0.0.0.0", LAB_PORT), "lab", &its, |of| &of.lab);
             http(("0.0.0.0", MIRROR_PORT), "mirror", &its, |of| &of.lab);
-            talk(("0.0.0.0", TALK_PORT), "lab", &its, |of| &of.lab_talk);
+            // Its answers come from where the guest asked: else no connection is established.
+            talk((MOVING, TALK_PORT), "lab", &its, |of| &of.lab_talk);
         });
         http(("::", HOST_PORT), "host", &noticed, |of| &of.host);
         http(("::", 80), "host", &noticed, |of| &of.host);
