@@ -24,6 +24,7 @@ mod rules;
 mod store;
 
 pub use error::Error;
+pub use pattern::is_pattern;
 pub use pull::{Outcome, Progress, PullPolicy, Puller};
 pub use record::{Origin, Record};
 pub use rules::{Choice, RuleError, Rules};

@@ -8,13 +8,23 @@ const ALTERNATIVES_MAX: usize = 256;
 
 /// Whether a name fits a pattern, both as they are written. One that is broken fits nothing.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    read(pattern).is_some_and(|all| all.iter().any(|tokens| fits(tokens, name)))
+}
+
+/// Whether this is a pattern that some name may fit: its brackets and braces are closed, and its braces
+/// stand for 256 others at most.
+#[must_use]
+pub fn is_pattern(pattern: &str) -> bool {
+    read(pattern).is_some()
+}
+
+fn read(pattern: &str) -> Option<Vec<Vec<Token>>> {
     if pattern.len() > PATTERN_MAX {
-        return false;
+        return None;
     }
     let alternatives = alternatives(pattern.as_bytes());
-    let read = alternatives.iter().map(|one| tokens(one));
-    let read: Option<Vec<_>> = read.collect();
-    read.is_some_and(|all| all.iter().any(|tokens| fits(tokens, name)))
+    let read: Option<Vec<_>> = alternatives.iter().map(|one| tokens(one)).collect();
+    read.filter(|all| !all.is_empty())
 }
 
 fn fits(tokens: &[Token], name: &str) -> bool {

@@ -98,6 +98,8 @@ pub struct Puller {
     store: Store,
     client: Arc<Client>,
     platform: Platform,
+    /// Whether a registry is asked for names that an import gave, too.
+    past_imports: bool,
 }
 
 impl Puller {
@@ -107,6 +109,16 @@ impl Puller {
             store,
             client: Arc::new(client),
             platform,
+            past_imports: false,
+        }
+    }
+
+    /// Asks registries for imported names, too: whoever asks by hand means the registry's.
+    #[must_use]
+    pub fn past_imports(self) -> Self {
+        Self {
+            past_imports: true,
+            ..self
         }
     }
 
@@ -155,7 +167,9 @@ impl Puller {
             policy,
         };
         let imported = |named: &Named| named.registry_digest.is_none();
-        if let Some(lease) = self.here(image, imported)? {
+        if !self.past_imports
+            && let Some(lease) = self.here(image, imported)?
+        {
             // The operator said what the name means here; a registry may not even have it.
             return Ok(Outcome {
                 imported: true,

@@ -255,7 +255,12 @@ const fn after_operator(standing: Standing, op: OperatorOp) -> Result<Standing, 
     }
     Ok(Standing {
         draining: !matches!(op, OperatorOp::Undrain),
-        maintenance: matches!(op, OperatorOp::Maintain),
+        // A drain is less: it does not end what another operator began.
+        maintenance: match op {
+            OperatorOp::Drain => standing.maintenance,
+            OperatorOp::Maintain => true,
+            OperatorOp::Undrain => false,
+        },
         ..standing
     })
 }

@@ -113,7 +113,7 @@ pub async fn drain(state: &StateDir) -> Result<(), CallError> {
 }
 
 /// The same, for work on the host: once nothing is left the node is in maintenance, which only
-/// [`undrain`] or [`drain`] ends.
+/// [`undrain`] ends.
 ///
 /// # Errors
 /// See [`CallError`].

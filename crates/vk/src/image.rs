@@ -226,7 +226,7 @@ async fn pull(store: Store, arguments: PullArguments) -> anyhow::Result<ExitCode
         config.authorities.push(pem);
     }
     let client = vk_image::RegistryClient::new(config)?;
-    let puller = Puller::new(store.clone(), client, arguments.platform);
+    let puller = Puller::new(store.clone(), client, arguments.platform).past_imports();
     let outcome = puller.get(&image, &[arguments.policy], &show).await?;
     print(&format!("{}\n", outcome.lease.record().digest))?;
     drop(outcome);

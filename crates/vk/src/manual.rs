@@ -23,6 +23,11 @@ fn the_manual_page_has_every_command_and_option_in_the_programs_words() {
     );
 }
 
+/// An option of builds for tests alone.
+const FOR_TESTS: &str = "process_vmm";
+/// The default that is another for each user.
+const STATE_DIR: &str = "/var/lib/vk for root, else $HOME/.local/state/vk,";
+
 /// All commands below one, each with its options.
 fn describe(command: &Command, above: &str, out: &mut String) {
     let name = format!("{above}{}", command.get_name());
@@ -41,7 +46,8 @@ fn describe(command: &Command, above: &str, out: &mut String) {
 fn describe_one(command: &Command, name: &str, out: &mut String) {
     let arguments = || {
         let shown = command.get_arguments();
-        shown.filter(|one| !one.is_hide_set() && one.get_id() != "help")
+        shown
+            .filter(|one| !one.is_hide_set() && one.get_id() != "help" && one.get_id() != FOR_TESTS)
     };
     let words: Vec<String> = arguments()
         .filter(|one| one.is_positional())
@@ -81,7 +87,12 @@ fn usage(argument: &Arg) -> String {
     let defaults: Vec<String> = argument
         .get_default_values()
         .iter()
-        .map(|value| escaped(&value.to_string_lossy()))
+        .map(
+            |value| match crate::image::default_state_dir().as_os_str() == *value {
+                true => STATE_DIR.to_owned(),
+                false => escaped(&value.to_string_lossy()),
+            },
+        )
         .collect();
     let takes = argument
         .get_num_args()

@@ -13,6 +13,9 @@ use super::{Effect, Ended, GitLabAnswer, JobStatus, Note, Record, Step, UpdateSt
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// How long a final state is told where the job token's end is not known (GL-70).
 const TOLD_SECS: u64 = 24 * 3600;
+/// How long a GitLab that puts the final state off is waited for at least, from the job's end or the
+/// daemon's start.
+const WAITED_SECS: u64 = 3600;
 
 impl Job {
     /// The final phase begins: what is left of the trace goes out without waiting for the interval.
@@ -61,7 +64,11 @@ impl Job {
 
     /// GitLab wants to be told again, after its interval or after longer each time.
     fn final_waits(&mut self, now: Now, answer: &GitLabAnswer, step: &mut Step) {
-        if self.is_hopeless(now, answer, step) {
+        // The token is taken yet, whenever it was thought to end.
+        let ended = self.record.as_ref().and_then(|job| job.ended.as_ref());
+        let began = ended.map_or(0, |ended| ended.at).max(self.config.wall);
+        let is_new = self.wall(now) < began.saturating_add(WAITED_SECS);
+        if !is_new && self.is_hopeless(now, answer, step) {
             return;
         }
         let wait = self.gitlab.final_accepted.fail();

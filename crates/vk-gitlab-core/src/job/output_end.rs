@@ -6,7 +6,7 @@
 
 use super::machine::Job;
 use super::trace::{has_no_output, size};
-use super::{JobRecord, Record, Step};
+use super::{JobRecord, Record, SafePoint, Step};
 
 /// Where the closing lines may stand in GitLab's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -50,7 +50,12 @@ impl Job {
         let never = job.hub_job.is_none() || job.abandoned;
         let known = never && output == 0 && job.closing.is_none();
         if !known && job.closing != Some(closing) {
+            let reaches_behind = job.patched.offset > closing.offset;
             self.trace.whole = Some(output);
+            if reaches_behind {
+                // It counts bytes that GitLab lost: a restart must not begin behind the lines.
+                self.keep(Record::Patched(SafePoint::default()), step);
+            }
             self.keep(Record::Closing(closing), step);
         }
     }
@@ -64,6 +69,13 @@ impl Job {
             self.trace.sum.offset = end;
             self.trace.unknown = true;
         }
+    }
+
+    /// An earlier version kept how far GitLab was behind the closing lines, and not where they stand:
+    /// where exactly these are between the hub's output and there, all of the output is before them.
+    pub(super) fn closes_behind(&self, total: u64, from: u64) -> bool {
+        let suffix = self.record.as_ref().map_or(0, |job| size(job.suffix()));
+        self.trace.older && suffix > 0 && total.checked_add(suffix) == Some(from)
     }
 
     /// What was read of the output is all there will be.

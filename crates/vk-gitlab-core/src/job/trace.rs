@@ -50,6 +50,10 @@ pub(super) struct Trace {
     pub(super) guessed: bool,
     /// It is asked, for nothing that stands at that place can be brought.
     pub(super) asks: bool,
+    /// It began with closing lines and no place of theirs, as an earlier version keeps it.
+    pub(super) older: bool,
+    /// GitLab may have closing lines, or some of them.
+    closed: bool,
 }
 
 /// What the trace needs next.
@@ -84,6 +88,8 @@ impl Trace {
             unknown: false,
             guessed: false,
             asks: false,
+            older: false,
+            closed: false,
         }
     }
 
@@ -93,6 +99,8 @@ impl Trace {
         Trace {
             whole: job.closing.map(|at| at.offset.saturating_sub(preamble)),
             supposed: job.closing.is_some_and(|at| at.supposed),
+            older: job.closing.is_none() && job.suffix.is_some(),
+            closed: job.closing.is_some(),
             ..Trace::new(now, job.patched)
         }
     }
@@ -203,7 +211,13 @@ impl Job {
             return;
         }
         match self.trace.piece(job) {
-            Piece::Fetch { offset } => self.fetch(now, offset, step),
+            Piece::Fetch { offset } if !self.trace.asks => self.fetch(now, offset, step),
+            Piece::Sum(Span::Suffix { .. }) if self.has_more_than_closing() => {
+                // No line went out yet: it is output that the hub lost.
+                self.output_reaches(self.trace.gitlab);
+                self.trace.supposed = true;
+                self.keep_where_it_closes(step);
+            }
             Piece::Sum(span) if self.trace.sum_call.is_none() => {
                 let call = self.next_call();
                 self.trace.sum_call = Some((call, span.len()));
@@ -212,7 +226,7 @@ impl Job {
             }
             Piece::Patch(Span::Suffix { .. }) => self.keep_where_it_closes(step),
             Piece::Whole => self.ends_here(step),
-            Piece::Sum(_) | Piece::Patch(_) | Piece::Suffix => {}
+            Piece::Fetch { .. } | Piece::Sum(_) | Piece::Patch(_) | Piece::Suffix => {}
         }
     }
 
@@ -269,6 +283,8 @@ impl Job {
                 self.trace.read = (read.len > 0).then_some((from, read.len));
                 if read.complete {
                     self.output_ends(from + read.len);
+                } else if self.view.is_over() && self.closes_behind(read.total, from) {
+                    self.trace.whole = Some(read.total);
                 } else if self.view.is_over() && read.total < from {
                     // The hub came back with less than it had.
                     self.output_is_gone();
@@ -342,6 +358,9 @@ impl Job {
     ) {
         self.trace.mismatches = 0;
         self.trace.is_at(offset + len);
+        let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
+        let output = self.trace.whole.map(|whole| preamble + whole);
+        self.trace.closed |= output.is_some_and(|end| offset + len > end);
         if let (Some(crc), true) = (crc, offset == self.trace.sum.offset) {
             let offset = offset + len;
             self.sum_reaches(now, SafePoint { offset, crc }, step);
@@ -371,11 +390,16 @@ impl Job {
         }
         self.trace.is_at(gitlab);
         if self.has_more_than_known(gitlab) {
-            let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
-            self.trace.whole = Some(gitlab.saturating_sub(preamble));
-            self.trace.sum.offset = gitlab;
-            self.trace.unknown = true;
+            self.output_reaches(gitlab);
         }
+    }
+
+    /// What GitLab has is output of the job, to its end.
+    fn output_reaches(&mut self, gitlab: u64) {
+        let preamble = self.record.as_ref().map_or(0, |job| size(job.preamble()));
+        self.trace.whole = Some(gitlab.saturating_sub(preamble));
+        self.trace.sum.offset = gitlab;
+        self.trace.unknown = true;
     }
 
     /// Whether GitLab has bytes between the preamble and where the closing lines were to stand, or
@@ -388,6 +412,16 @@ impl Job {
         if !self.trace.supposed && !has_no_output(job) {
             return false;
         }
+        self.is_beyond_closing(job, gitlab)
+    }
+
+    /// The same where the hub said that its output ends there, and no closing line was summed.
+    fn has_more_than_closing(&self) -> bool {
+        let mut job = self.record.iter();
+        !self.trace.closed && job.any(|job| self.is_beyond_closing(job, self.trace.gitlab))
+    }
+
+    fn is_beyond_closing(&self, job: &JobRecord, gitlab: u64) -> bool {
         let closing = size(job.preamble()) + self.trace.whole.unwrap_or(0);
         let with_them = closing + size(job.suffix());
         gitlab > closing && gitlab > self.trace.sum.offset && gitlab != with_them

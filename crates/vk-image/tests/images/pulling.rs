@@ -131,6 +131,27 @@ async fn a_tag_that_moved_is_seen_by_always_alone() {
     assert!(!outcome.fetched && holds(outcome.lease.disk(), b"first"));
 }
 
+#[tokio::test]
+async fn an_imported_name_is_no_registrys_but_for_who_asks_for_that() {
+    let Some(registry) = Registry::open() else {
+        return;
+    };
+    let bench = Bench::new();
+    let name = name(&registry, "app:latest");
+    registry.push(&image("of the registry"), "app:latest", "oci");
+    let own = tar(&[("own", "of the operator")]);
+    bench
+        .store
+        .import_stream(&own[..], &name.to_string(), &Platform::default())
+        .unwrap();
+    let puller = puller(&bench, Keychain::default());
+    let here = puller.get(&name, &[Always], &quiet).await.unwrap();
+    assert!(here.imported && holds(here.lease.disk(), b"of the operator"));
+    let puller = puller.past_imports();
+    let pulled = puller.get(&name, &[Always], &quiet).await.unwrap();
+    assert!(!pulled.imported && holds(pulled.lease.disk(), b"of the registry"));
+}
+
 /// Registries of the older form of manifests serve the same images.
 #[tokio::test]
 async fn dockers_manifests_are_pulled_too() {

@@ -76,7 +76,7 @@ pub(super) fn images(table: &super::ExecutorTable) -> Result<Images, Wrong> {
             "executor.allowed_images",
             "a pattern of images such as \"registry.example.com/**\"",
             &table.allowed_images,
-            is_closed,
+            vk_image::is_pattern,
         )?,
         allowed_users: allowed_list(
             "executor.allowed_users",
@@ -124,23 +124,6 @@ fn list(policies: &[PullPolicy]) -> String {
         PullPolicy::Never => "\"never\"",
     });
     names.collect::<Vec<_>>().join(", ")
-}
-
-/// Whether all brackets and braces of a pattern are closed and no backslash is its last.
-fn is_closed(pattern: &str) -> bool {
-    let (mut class, mut braces) = (false, 0_u32);
-    let mut bytes = pattern.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'\\' if bytes.next().is_none() => return false,
-            b'[' => class = true,
-            b']' => class = false,
-            b'{' => braces += 1,
-            b'}' => braces = braces.saturating_sub(1),
-            _ => {}
-        }
-    }
-    !class && braces == 0
 }
 
 fn allowed_list(

@@ -309,6 +309,8 @@ fn which_images_jobs_may_have_is_read() {
 #[test]
 fn rules_of_images_that_cannot_be_are_refused_with_their_line_and_what_to_do() {
     let long = format!("allowed_images = [\"{}\"]", "a".repeat(1025));
+    // They stand for 512 others.
+    let braces = format!("allowed_images = ['{}']", "{a,b}".repeat(9));
     let many = format!("allowed_users = [{}]", "\"1\",".repeat(257));
     for (keys, line, says) in [
         (
@@ -345,6 +347,13 @@ fn rules_of_images_that_cannot_be_are_refused_with_their_line_and_what_to_do() {
             "is none: each is a pattern",
         ),
         ("allowed_images = ['a\\']", 3, "is none: each is a pattern"),
+        ("allowed_images = ['[]']", 3, "is none: each is a pattern"),
+        (
+            "allowed_images = ['a[b-]']",
+            3,
+            "is none: each is a pattern",
+        ),
+        (&braces, 3, "is none: each is a pattern"),
         (&long, 3, "at most 1024 bytes"),
         (
             "allowed_users = [\"\"]",

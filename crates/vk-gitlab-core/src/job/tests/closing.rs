@@ -357,3 +357,127 @@ fn what_both_gitlab_and_the_hub_lost_is_in_no_checksum() {
     let right = |output: crate::job::SafePoint| output.crc == crc(&world.gitlab.trace);
     assert!(output.is_none_or(right), "{output:?}");
 }
+
+/// GL-74, STATE-23
+#[test]
+fn an_earlier_versions_record_that_reaches_behind_the_closing_lines_writes_them_no_second_time() {
+    let mut world = said("Job triggered by policy\n", &["one\n", "two\n"]);
+    world.pass_secs(30);
+    world.gitlab.delays = 4;
+    world.finish(Some(vk_hub_proto::job::FailureClass::Lost));
+    world.pass_secs(2);
+    let trace = text(&world);
+    assert!(trace.ends_with("the job's node was lost\n"), "{trace}");
+    // It kept no place of theirs.
+    let place = |record: &Record| matches!(record, Record::Closing(_));
+    world.records.retain(|record| !place(record));
+    let point = world.core.record().expect("a job").patched;
+    assert_eq!(point.offset, trace.len() as u64);
+    world.crash();
+    world.pass_secs(HOUR / 2);
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert_eq!(text(&world), trace);
+    let output = world.gitlab.output.expect("all of it is known");
+    assert_eq!(output.crc, crc(trace.as_bytes()), "GL-72");
+}
+
+/// A job of whose output, of which a record says that GitLab has it, GitLab and the hub keep two
+/// bytes; and a daemon that dies once so many records are kept. How many there were.
+fn lost_behind_the_record(len: usize, at: Option<usize>) -> usize {
+    let line = "x".repeat(len) + "\n";
+    let mut world = said("Job triggered by policy\n", &["one\n", &line]);
+    world.pass_secs(30);
+    world.print("more\n");
+    world.pass_secs(30);
+    world.crash_at = at;
+    world.gitlab.delays = 6;
+    world.gitlab.trace.truncate(26);
+    world.hub.forgotten = true;
+    world.pass_secs(HOUR / 2);
+    let trace = text(&world);
+    assert_eq!(world.gitlab.status, Status::Failed, "{trace}");
+    let closing =
+        "ERROR: Job failed (system failure): the fleet hub has no record of the job any more\n";
+    let whole = format!("Job triggered by policy\non{closing}");
+    assert_eq!(trace, whole, "{len}, killed at {at:?}");
+    let output = world.gitlab.output;
+    let right = |output: crate::job::SafePoint| output.crc == crc(trace.as_bytes());
+    assert!(
+        output.is_none_or(right),
+        "{len}, killed at {at:?}: {output:?}"
+    );
+    world.records.len()
+}
+
+/// GL-50, GL-72, GL-74
+#[test]
+fn what_was_kept_of_a_trace_that_gitlab_lost_hides_no_closing_lines_after_a_restart() {
+    for len in [60, 84, 400] {
+        let records = lost_behind_the_record(len, None);
+        for at in 5..=records {
+            lost_behind_the_record(len, Some(at));
+        }
+    }
+}
+
+/// GL-50, GL-55, GL-70
+#[test]
+fn while_gitlab_is_asked_where_it_is_the_hub_is_asked_for_nothing() {
+    let mut world = said("", &["one\n", "two\n"]);
+    world.gitlab.delays = 1000;
+    world.hub.forgotten = true;
+    world.pass_secs(60);
+    assert!(text(&world).contains("ERROR"));
+    world.gitlab.trace.truncate(4);
+    world.gitlab.fault(status(412));
+    for _ in 0..3 {
+        world.gitlab.fault(status(429));
+    }
+    world.gitlab.delays = 0;
+    world.notes.clear();
+    world.pass_secs(HOUR);
+    let lost = |note: &&Note| matches!(note, Note::LostByHub);
+    let asked = world.notes.iter().filter(lost).count();
+    assert!(asked < 4, "{asked} reads of nothing");
+    assert_eq!(world.gitlab.status, Status::Failed);
+    assert!(text(&world).starts_with("one\nERROR"), "{}", text(&world));
+}
+
+/// GL-50, GL-72, GL-74
+#[test]
+fn closing_lines_come_behind_output_that_gitlab_has_and_the_hub_lost_over_a_restart() {
+    for lost in [5, 59, 61, 250] {
+        let mut world = said("Job triggered by policy\n", &[&"x".repeat(300)]);
+        let before = text(&world);
+        assert_eq!(before.len(), 324);
+        world.hub.output.truncate(300 - lost);
+        world.crash();
+        world.finish(Some(vk_hub_proto::job::FailureClass::Lost));
+        world.pass_secs(HOUR / 2);
+        let trace = text(&world);
+        assert_eq!(world.gitlab.status, Status::Failed);
+        let closing = "ERROR: Job failed (system failure): the job's node was lost\n";
+        assert_eq!(trace, format!("{before}{closing}"), "{lost}");
+        let output = world.gitlab.output;
+        let right = |output: crate::job::SafePoint| output.crc == crc(trace.as_bytes());
+        assert!(output.is_none_or(right), "{lost}: {output:?}");
+    }
+}
+
+/// GL-32, GL-70
+#[test]
+fn a_202_or_412_after_the_tokens_supposed_end_is_no_end_where_gitlab_was_not_asked_before() {
+    for code in [202, 412] {
+        let mut job = new_job();
+        job.token_ends = Some(super::world::WALL + 900);
+        let mut world = World::with(job);
+        world.hub.accept();
+        world.pass_secs(1);
+        world.print("one\n");
+        world.pass_secs(1800);
+        world.gitlab.fault(status(code));
+        world.finish(None);
+        world.pass_secs(60);
+        assert_eq!(world.gitlab.status, Status::Success, "{code}");
+    }
+}
