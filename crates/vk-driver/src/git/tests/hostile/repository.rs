@@ -228,7 +228,7 @@ pub(super) fn bold(
         7 => return bent_commit(random, store, &entries),
         8 => return bent_file(random, store, &entries),
         9 => return odd_refs(random, store, &entries, bare),
-        10 => deep(random, &mut entries),
+        10 => deep(random, &mut entries, store),
         _ => bare_inside(random, &mut entries, &touch),
     };
     (store.commit(&entries), told)
@@ -533,11 +533,16 @@ fn odd_refs(
     (commit, format!("refs {told:?}"))
 }
 
-fn deep(random: &mut Random, entries: &mut Vec<Entry>) -> String {
+fn deep(random: &mut Random, entries: &mut Vec<Entry>, store: &Store) -> String {
     let depth = 50 + random.index(3000);
     let mut inner = Entry::file(b"f", "x");
+    // From within, tree by tree: none has another in it, which would have to be walked down.
     for _ in 0..depth {
-        inner = Entry::directory(b"deeper", vec![inner]);
+        inner = Entry::Raw {
+            mode: "40000",
+            name: b"deeper".to_vec(),
+            object: store.tree(&[inner]),
+        };
     }
     entries.push(inner);
     format!("{depth} directories in each other")
