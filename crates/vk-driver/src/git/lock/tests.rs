@@ -3,6 +3,9 @@ use std::process::{Command, Stdio};
 use super::super::HostGit;
 use super::*;
 
+/// What comes comes within this.
+const SOON: Duration = Duration::from_secs(60);
+
 #[tokio::test]
 async fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -12,7 +15,8 @@ async fn a_lock_that_is_dropped_is_free_although_a_fork_still_holds_its_file() {
     let second = Lock::take_within(&path, WAIT * 2).await.unwrap();
     assert!(second.is_none(), "it is held");
     drop(held);
-    Lock::take(&path).await.map(drop).unwrap();
+    let taken = Lock::take_within(&path, SOON).await.unwrap();
+    assert!(taken.is_some(), "it is free");
 }
 
 #[tokio::test]
@@ -25,7 +29,8 @@ async fn a_lock_is_of_the_gits_that_are_left_behind_until_they_are_gone() {
     drop(held);
     assert!(Lock::try_take(&path).unwrap().is_none());
     drop(git);
-    Lock::take(&path).await.map(drop).unwrap();
+    let taken = Lock::take_within(&path, SOON).await.unwrap();
+    assert!(taken.is_some(), "it is free");
 }
 
 /// Where [`holder_process`] works.
@@ -58,9 +63,13 @@ async fn runs(dir: &Path) -> File {
     // Opened by both: neither waits for the other.
     let mut both = OpenOptions::new();
     let pipe = both.read(true).write(true).open(dir.join("pipe")).unwrap();
-    while !dir.join("runs").exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    tokio::time::timeout(SOON, async {
+        while !dir.join("runs").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
     pipe
 }
 
@@ -91,7 +100,8 @@ async fn the_git_of_a_process_that_was_killed_keeps_the_lock_until_it_is_gone() 
     assert!(Lock::try_take(&path).unwrap().is_none(), "its git works on");
     // The only writer of the pipe: git reads its end.
     drop(pipe);
-    Lock::take(&path).await.map(drop).unwrap();
+    let taken = Lock::take_within(&path, SOON).await.unwrap();
+    assert!(taken.is_some(), "it is free");
 }
 
 #[tokio::test]
@@ -111,6 +121,7 @@ async fn a_git_that_is_given_up_is_gone_before_its_lock_is_free() {
     given_up.await.unwrap_err();
     // Whoever has it now is neither this nor its git, which was killed: it never reads the pipe's end.
     drop(lock);
-    Lock::take(&path).await.map(drop).unwrap();
+    let taken = Lock::take_within(&path, SOON).await.unwrap();
+    assert!(taken.is_some(), "it is free");
     drop(pipe);
 }
