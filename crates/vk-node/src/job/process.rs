@@ -38,8 +38,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// What runs a job, from its begin to its result.
 ///
 /// It appends to `output` in the job's directory and writes `result.json` there last, the output
-/// synced before, both durably; whatever else it makes on disk lies in `work` there. Everything it
-/// starts dies with this process. It takes neither memory nor disk before [`Order::Grant`].
+/// synced before, both durably; whatever else it makes on disk lies in `work` there. What it starts
+/// dies with this process, but for gits, which the node ends when it cleans up. It takes neither memory nor
+/// disk before [`Order::Grant`].
 pub trait Runner {
     /// Runs the job. `orders` is closed early where nobody can give any more; the job goes on.
     fn run(
