@@ -201,6 +201,30 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_of_another_release_is_refused_by_its_format() {
+        let root = tempfile::tempdir().unwrap();
+        let from = inputs(root.path(), &with_note(b"GNU\0", 1));
+        pack(&from).unwrap();
+        let path = from.out.join("manifest.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let older = text.replace("\"format\": 2", "\"format\": 1");
+        assert_ne!(older, text);
+        fs::write(&path, older).unwrap();
+        let error = Bundle::open(&from.out).unwrap_err().to_string();
+        assert!(error.contains("its format is 1"), "{error}");
+        assert!(error.contains("vk guest pack"), "{error}");
+    }
+
+    /// An agent that cannot be spoken to lies in a bundle that is refused: before any job is taken.
+    #[test]
+    fn the_format_is_raised_with_the_agents_lowest_version() {
+        let root = tempfile::tempdir().unwrap();
+        let bundle = pack(&inputs(root.path(), &with_note(b"GNU\0", 1))).unwrap();
+        let both = (bundle.manifest().format, vk_guest_proto::LOWEST_VERSION);
+        assert_eq!(both, (2, 2));
+    }
+
+    #[test]
     fn a_bundle_that_was_changed_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let bundle = pack(&inputs(root.path(), &with_note(b"GNU\0", 1))).unwrap();
