@@ -262,6 +262,12 @@ impl Fleet {
         }
     }
 
+    /// Has every program that is started from now on find this in its environment.
+    pub(crate) fn set_environment(&mut self, name: &'static str, value: &'static str) {
+        self.environment.retain(|(known, _)| *known != name);
+        self.environment.push((name, value));
+    }
+
     /// Kills one, if it runs, until it is started again.
     pub(crate) fn stop(&mut self, party: Party) {
         if let Some(mut old) = self.seat(party).take() {

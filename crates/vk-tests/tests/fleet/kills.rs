@@ -98,6 +98,49 @@ fn a_job_process_dies_in_mid_job(root: &Path, settings: &Settings, guest: &str) 
     fleet.assert_nothing_is_left();
 }
 
+/// FAIL-34
+///
+/// A host that restarts takes the node's daemon and all of a job at once, and comes back as another
+/// start of it: programs with kill points take their word of that from `VK_TEST_BOOT_ID`.
+#[test]
+fn a_job_whose_host_is_restarted_ends_interrupted_and_says_so() {
+    let Some(root) = test_root("the host is restarted") else {
+        return;
+    };
+    let mut fleet = Fleet::start(&root);
+    fleet.set_environment("VK_TEST_BOOT_ID", "the first start");
+    fleet.restart(Party::Node);
+    fleet.wait_for_node();
+    let (pipeline, job) = trigger(&fleet);
+    let output = keep_output(&fleet, "output");
+    let processes = fleet.job_processes();
+    fleet.stop(Party::Node);
+    processes.iter().for_each(|(pid, _)| kill(*pid));
+    eventually("the job's processes end", || {
+        fleet.processes_of_jobs().is_empty().then_some(())
+    });
+
+    fleet.set_environment("VK_TEST_BOOT_ID", "the second start");
+    fleet.restart(Party::Node);
+    let ended = fleet.ended(pipeline);
+    let trace = fleet.trace(job);
+    assert_eq!(ended["failure_reason"], "runner_interrupted", "{trace}");
+    assert_eq!(ended["handed_out"], 1, "{trace}");
+    let last = trace.trim_end().lines().last().unwrap();
+    let known = "the job's process on its node ended without a result: the node's host was \
+                 restarted";
+    assert!(last.contains(known), "{trace}");
+    assert!(!trace.contains("Job succeeded"), "{trace}");
+    assert_ticks(&trace, false);
+    assert_is(&trace, &output);
+    fleet.assert_nothing_is_left();
+
+    let (pipeline, job) = fleet.trigger(&["echo here again"]);
+    let ended = fleet.ended(pipeline);
+    assert_eq!(ended["status"], "success", "{}", fleet.trace(job));
+    fleet.assert_nothing_is_left();
+}
+
 #[test]
 fn a_node_that_is_removed_in_mid_job_loses_the_job_and_may_join_again() {
     let Some(root) = test_root("a node is removed") else {
