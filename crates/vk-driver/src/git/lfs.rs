@@ -229,7 +229,9 @@ impl Lfs<'_> {
 
     /// Where the repository's objects are asked for: `.lfsconfig` may say so, of the same server.
     async fn endpoint(&self, tree: &Tree, url: &str) -> Result<String, GitError> {
-        let args = ["config", "--blob", ":.lfsconfig", "--get", "lfs.url"];
+        // Includes would have git read files of the host.
+        let args = ["config", "--no-includes", "--blob", ":.lfsconfig"];
+        let args = [&args[..], &["--get", "lfs.url"]].concat();
         let said = tree.run("read .lfsconfig", &args).await.unwrap_or_default();
         let said = said.trim();
         if said.is_empty() {

@@ -141,8 +141,10 @@ async fn links(site: &Site, parent: &Parent) -> Result<Vec<(String, String)>, Gi
 
 /// What the index's `.gitmodules` says, by name.
 async fn said(tree: &Tree) -> Result<BTreeMap<String, Said>, GitError> {
+    // Nothing else of the host is read because a repository says so: git follows includes here.
     let args = [
         "config",
+        "--no-includes",
         "-z",
         "--blob",
         ":.gitmodules",

@@ -142,7 +142,12 @@ impl Node {
                 safe(tree, what);
                 check(tree);
             }
-            Err(error) => println!("{what}: {error}"),
+            Err(error) => {
+                println!("{what}: {error}");
+                // How git tells of settings that it read from the host's files.
+                let read = error.to_string().contains(" in file ");
+                assert!(!read, "{what}: a file of the host was read: {error}");
+            }
         }
         let _ = fs::remove_dir_all(&tree);
         assert_eq!(self.names(), self.around, "{what}");

@@ -246,6 +246,14 @@ async fn a_hostile_lfs_configuration_comes_to_nothing() {
         );
     }
     assert!(other.requests().is_empty());
+    // What a file of the host says is neither taken nor told.
+    let included = world.dir.path().join("included");
+    fs::write(&included, "[lfs]\n\turl = https://of-the-host.example/\n").unwrap();
+    let sources = commit(&world, &[("a.bin", "content")], |work| {
+        let text = format!("[include]\n\tpath = {}\n", included.display());
+        fs::write(work.join(".lfsconfig"), text).unwrap();
+    });
+    pull(&world, &sources, "include").await.unwrap();
     let sources = commit(&world, &[("$(touch x).bin", "content")], |work| {
         let url = world.server.url("g/p.git/info/lfs");
         fs::write(work.join(".lfsconfig"), format!("[lfs]\n\turl = {url}\n")).unwrap();

@@ -352,7 +352,16 @@ async fn what_hostile_submodules_try_comes_to_nothing() {
     let gitmodules = |name: &str, path: &str, url: &str, more: &str| {
         format!("[submodule \"{name}\"]\n\tpath = {path}\n\turl = {url}\n{more}")
     };
+    let included = project.path("included");
+    fs::write(&included, "[submodule \"x\"]\n\turl = ../lib.git\n").unwrap();
+    let include = |kind: &str| {
+        let file = included.display();
+        format!("[submodule \"x\"]\n\tpath = sub\n[{kind}]\n\tpath = {file}\n")
+    };
     let cases = [
+        // Without the URL that only a file of the host has.
+        ("include", include("include"), "sub"),
+        ("include-if", include("includeIf \"gitdir:/\""), "sub"),
         (
             "ext",
             gitmodules("x", "sub", &format!("ext::sh -c \"{touch}\""), ""),
