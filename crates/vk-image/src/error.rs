@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use vk_oci::{Digest, ManifestError};
 
@@ -35,6 +36,16 @@ pub enum Error {
     /// The registry, or the way to it.
     #[error(transparent)]
     Pull(#[from] vk_oci::Error),
+    /// A registry that was waited for no longer, since there is another way to the image.
+    #[error("{registry} gave no answer for {image} within {} s", .within.as_secs_f32())]
+    NoAnswer {
+        /// The image.
+        image: String,
+        /// Host and port.
+        registry: String,
+        /// How long it was waited for.
+        within: Duration,
+    },
     /// A file that is no image of a kind we know.
     #[error("{path} cannot be imported: {what}", path = .path.display())]
     Import {
@@ -129,7 +140,11 @@ impl Error {
     /// Whether another policy or try could succeed where this one did not: the registry or the way to
     /// it failed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Pull(error) if error.failure() == vk_oci::Failure::Transient)
+        match self {
+            Self::Pull(error) => error.failure() == vk_oci::Failure::Transient,
+            Self::NoAnswer { .. } => true,
+            _ => false,
+        }
     }
 }
 

@@ -25,7 +25,7 @@ mod store;
 
 pub use error::Error;
 pub use pattern::is_pattern;
-pub use pull::{Outcome, Progress, PullPolicy, Puller};
+pub use pull::{Outcome, Patience, Progress, PullPolicy, Puller};
 pub use record::{Origin, Record};
 pub use rules::{Choice, RuleError, Rules};
 pub use store::{Collected, Keep, Lease, Listed, Store};

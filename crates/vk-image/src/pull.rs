@@ -1,16 +1,20 @@
 //! An image by a pull policy: from the store, or from its registry into it.
 
 mod fetch;
+mod waiting;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use vk_oci::{Client, Platform, Reference};
 
 use crate::error::Error;
 use crate::names::Named;
 use crate::store::{Lease, Store};
+
+pub use waiting::Patience;
 
 /// When the registry is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,16 @@ pub enum Progress {
         /// For this image.
         image: String,
     },
+    /// The registry has not answered so far.
+    Waiting {
+        /// Its host and port.
+        registry: String,
+        /// How long it was waited for.
+        waited: Duration,
+        /// After how long in all another policy is tried, and which; none where nothing but the
+        /// registry has the image.
+        then: Option<(Duration, PullPolicy)>,
+    },
     /// Bytes of the layers so far.
     Fetched {
         /// Received.
@@ -100,6 +114,7 @@ pub struct Puller {
     platform: Platform,
     /// Whether a registry is asked for names that an import gave, too.
     past_imports: bool,
+    patience: Patience,
 }
 
 impl Puller {
@@ -110,7 +125,14 @@ impl Puller {
             client: Arc::new(client),
             platform,
             past_imports: false,
+            patience: Patience::default(),
         }
+    }
+
+    /// Waits for registries otherwise.
+    #[must_use]
+    pub fn patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 
     /// Asks registries for imported names, too: whoever asks by hand means the registry's.
@@ -135,7 +157,7 @@ impl Puller {
     ) -> Result<Outcome, Error> {
         let mut left = policies.iter().copied().peekable();
         while let Some(policy) = left.next() {
-            let error = match self.by(image, policy, progress).await {
+            let error = match self.by(image, policy, left.clone(), progress).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
@@ -158,6 +180,7 @@ impl Puller {
         &self,
         image: &Reference,
         policy: PullPolicy,
+        mut later: impl Iterator<Item = PullPolicy>,
         progress: &(dyn Fn(Progress) + Send + Sync),
     ) -> Result<Outcome, Error> {
         let outcome = |lease, fetched| Outcome {
@@ -176,12 +199,20 @@ impl Puller {
                 ..outcome(lease, false)
             });
         }
+        // Nobody waits long for a registry to name what is here and will do.
+        let fallback = match self.here(image, |_| true)? {
+            Some(_) => later.find(|policy| *policy != PullPolicy::Always),
+            None => None,
+        };
+        let patience = self.patience;
         let here = match policy {
             PullPolicy::Always => {
                 progress(Progress::Pulling {
                     image: image.familiar(),
                 });
-                let current = self.client.digest_of(image).await?;
+                let asking = self.client.digest_of(image);
+                let answer = patience.answer(image, fallback, progress, asking);
+                let current = answer.await?;
                 self.here(image, |named| named.registry_digest == Some(current))?
             }
             PullPolicy::IfNotPresent | PullPolicy::Never => self.here(image, |_| true)?,
@@ -199,7 +230,9 @@ impl Puller {
                 image: image.familiar(),
             });
         }
-        let found = self.client.resolve(image, &self.platform).await?;
+        let asking = self.client.resolve(image, &self.platform);
+        let answer = patience.answer(image, fallback, progress, asking);
+        let found = answer.await?;
         let named = Named {
             digest: found.digest,
             registry_digest: Some(found.named),

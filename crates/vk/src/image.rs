@@ -258,6 +258,12 @@ fn show(progress: Progress) {
     // A step that cannot be shown is no reason to stop.
     let _ = match progress {
         Progress::Pulling { image } => writeln!(stderr, "pulling {image}"),
+        Progress::Waiting {
+            registry, waited, ..
+        } => {
+            let waited = waited.as_secs();
+            writeln!(stderr, "no answer from {registry} for {waited} s so far")
+        }
         Progress::Fetched { bytes, of } if terminal => {
             write!(
                 stderr,

@@ -84,6 +84,23 @@ fn tell(job: &Job, progress: Progress) {
             job.output
                 .line(Line::Plain(&format!("Pulling image {image} ...")));
         }
+        Progress::Waiting {
+            registry,
+            waited,
+            then,
+        } => {
+            job.activity(Some("waiting for the registry"));
+            let then = match then {
+                Some((after, next)) => {
+                    let after = after.as_secs();
+                    format!("; \"{next}\" pull policy is tried after {after} s")
+                }
+                None => String::new(),
+            };
+            let waited = waited.as_secs();
+            let line = format!("No answer from {registry} for {waited} s so far{then} ...");
+            job.output.line(Line::Plain(&line));
+        }
         Progress::Building { layers } => {
             let line = format!("Making a disk of {layers} layers ...");
             job.output.line(Line::Plain(&line));
