@@ -15,7 +15,7 @@ pub(crate) mod words;
 pub(crate) use keys::{Candidates, candidates};
 pub(crate) use layer::{LayerError, Limits, PIPE, Packed, Waiting, pack, unpack};
 pub(crate) use manifest::Saved;
-pub(crate) use place::{Place, is_protected};
+pub(crate) use place::Place;
 pub(crate) use settings::CacheSettings;
 pub(crate) use store::{Kept, Store};
 

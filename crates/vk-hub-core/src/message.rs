@@ -69,6 +69,7 @@ impl Effect {
                     reservation: *reservation,
                     envelope: *envelope,
                     spec: (**spec).clone(),
+                    registry: None,
                 };
                 (session, message)
             }

@@ -7,7 +7,10 @@ use crate::job::{JobResult, JobSpec};
 use crate::{JobId, ReservationId};
 
 mod chunk;
+mod registry_grant;
+
 pub use chunk::Chunk;
+pub use registry_grant::RegistryGrant;
 
 /// From the hub to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +48,9 @@ pub enum HubJobMessage {
         envelope: Envelope,
         /// The job.
         spec: JobSpec,
+        /// A token for the node's registry, where the hub has made one (REG-01).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        registry: Option<Box<RegistryGrant>>,
     },
     /// Output is stored durably up to here (DISP-11).
     OutputAck {

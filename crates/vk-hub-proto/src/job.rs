@@ -1,6 +1,7 @@
 //! The job: what it is ([`JobSpec`]), how it ended ([`JobResult`]), and GitLab's word for that.
 
 mod cache_key;
+mod cache_place;
 mod failure;
 mod redact;
 mod result;

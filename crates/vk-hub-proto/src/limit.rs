@@ -10,6 +10,10 @@ pub const SUBMISSION_BYTES: usize = SPEC_BYTES + 65_536;
 pub const OUTPUT_ANSWER_BYTES: usize = 1_048_576;
 /// Bytes of one session message at most (DISP-03).
 pub const MESSAGE_BYTES: usize = 1_048_576;
+/// Bytes of a job's registry token at most: it goes into one header.
+pub const REGISTRY_TOKEN_BYTES: usize = 16_384;
+/// Bytes of a name at a registry at most; what a registry takes is shorter.
+pub const REGISTRY_NAME_BYTES: usize = 1_024;
 /// Output bytes in one `output` message at most (DISP-19).
 pub const CHUNK_BYTES: usize = 262_144;
 /// Output bytes a node sends past the last ack at most (DISP-47).

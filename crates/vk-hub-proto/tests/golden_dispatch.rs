@@ -16,6 +16,7 @@ use vk_hub_proto::client::CancelMode;
 use vk_hub_proto::dispatch::*;
 use vk_hub_proto::job::*;
 use vk_hub_proto::node_session::{HubMessage, NodeMessage};
+use vk_hub_proto::{ReservationId, Secret};
 
 fn result() -> JobResult {
     JobResult {
@@ -67,16 +68,42 @@ fn release() {
 /// DISP-10
 #[test]
 fn start() {
-    let start = |reservation| {
-        HubMessage::Job(HubJobMessage::Start {
-            job: job(),
-            reservation,
-            envelope: envelope(),
-            spec: spec(),
-        })
-    };
+    let start = |reservation| start_with(reservation, None);
     golden!("start", start(Some(reservation())));
     golden!("start_without_reservation", start(None));
+}
+
+fn start_with(reservation: Option<ReservationId>, registry: Option<RegistryGrant>) -> HubMessage {
+    HubMessage::Job(HubJobMessage::Start {
+        job: job(),
+        reservation,
+        envelope: envelope(),
+        spec: spec(),
+        registry: registry.map(Box::new),
+    })
+}
+
+/// REG-01
+#[test]
+fn a_start_with_a_registry_token() {
+    let grant = |repository: Option<&str>| RegistryGrant {
+        username: "vk-job".into(),
+        token: Secret::from("e30.e30.c2ln"),
+        expires_in_secs: 7800,
+        repository: repository.map(str::to_owned),
+    };
+    let repository = Some("ci-cache/gitlab.example.com/12/unprotected");
+    golden!(
+        "start_with_registry",
+        start_with(None, Some(grant(repository)))
+    );
+    golden!(
+        "start_with_registry_alone",
+        start_with(None, Some(grant(None)))
+    );
+    // CRED-14
+    let shown = format!("{:?}", start_with(None, Some(grant(repository))));
+    assert!(shown.contains("7800") && !shown.contains("c2ln"), "{shown}");
 }
 
 /// DISP-11

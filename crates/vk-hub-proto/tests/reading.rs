@@ -12,7 +12,7 @@ mod sample;
 use proptest::prelude::*;
 use sample::*;
 use vk_hub_proto::client::*;
-use vk_hub_proto::dispatch::{Chunk, NodeJobMessage};
+use vk_hub_proto::dispatch::{Chunk, NodeJobMessage, RegistryGrant};
 use vk_hub_proto::job::*;
 use vk_hub_proto::limit;
 use vk_hub_proto::node_session::{Check, Inventory, NodeMessage, Report, Workload, WorkloadKind};
@@ -306,5 +306,51 @@ proptest! {
         let _ = serde_json::from_str::<JobSubmission>(&text);
         let _ = text.parse::<JobId>();
         let _ = vk_hub_proto::display::sanitized(&text);
+    }
+}
+
+/// CACHE-21
+#[test]
+fn whether_a_ref_is_protected_is_gitlabs_to_say_and_no_jobs() {
+    for (said, variables, protected) in [
+        (Some(true), &[][..], true),
+        (Some(false), &["true"], false),
+        (None, &["true"], true),
+        (None, &["false"], false),
+        (None, &[""], false),
+        (None, &[], false),
+        // GitLab's own, and what the job makes of it.
+        (None, &["false", "true"], false),
+        (None, &["true", "false"], true),
+    ] {
+        let mut job = full_job();
+        job.sources.protected = said;
+        let one = |value: &&str| variable("CI_COMMIT_REF_PROTECTED", value, true, false, false);
+        job.variables = variables.iter().map(one).collect();
+        assert_eq!(job.is_protected(), protected, "{said:?} {variables:?}");
+    }
+}
+
+/// REG-01: what is too long, or would split a header, is refused while it is read.
+#[test]
+fn a_registry_token_that_fits_no_header_is_refused() {
+    let read = |username: &str, token: &str, repository: &str| {
+        let grant = serde_json::json!({
+            "username": username, "token": token, "expires_in_secs": 60, "repository": repository
+        });
+        serde_json::from_value::<RegistryGrant>(grant)
+    };
+    let (longest, token) = ("a".repeat(1024), "t".repeat(16_384));
+    assert!(read(&longest, &token, &longest).is_ok());
+    for (username, token, repository) in [
+        ("u", "", "r"),
+        ("u", "a b", "r"),
+        ("u", "a\r\nx: y", "r"),
+        ("u", "\u{e4}", "r"),
+        ("u", &format!("{token}t"), "r"),
+        (&format!("{longest}a"), "t", "r"),
+        ("u", "t", &format!("{longest}a")),
+    ] {
+        assert!(read(username, token, repository).is_err(), "{token:.9}");
     }
 }

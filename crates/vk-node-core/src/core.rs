@@ -154,6 +154,8 @@ impl NodeCore {
                     reservation,
                     envelope,
                     spec,
+                    // For the job's process alone.
+                    registry: _,
                 } => self.start((job, reservation, envelope), &spec, start, out),
                 HubJobMessage::OutputAck { job, offset } => self.acked(job, offset, out),
                 HubJobMessage::Cancel { job, mode } => self.cancel(job, mode, out),

@@ -228,6 +228,7 @@ impl Node {
             reservation: reservation.map(res),
             envelope: envelope(mem_mib),
             spec: JobSpec::GitlabCi(Box::new(spec(n, asks))),
+            registry: None,
         })
     }
 

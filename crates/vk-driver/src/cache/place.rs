@@ -41,12 +41,7 @@ pub(crate) enum Skip {
 
 impl Place {
     /// Decides by the node's settings and what came with the job's start.
-    pub(crate) fn of(
-        caches: &Caches,
-        job: &CiJob,
-        protected: bool,
-        now: Instant,
-    ) -> Result<Place, Skip> {
+    pub(crate) fn of(caches: &Caches, job: &CiJob, now: Instant) -> Result<Place, Skip> {
         let Some(repo) = caches.repo.as_deref() else {
             return Err(Skip::NoRegistry);
         };
@@ -69,15 +64,15 @@ impl Place {
             }
             None if caches.job_token_only => return Err(Skip::NoToken),
             None => {
-                let own = repository(&job.server_url, job.job.project_id);
-                (format!("{repo}/{own}"), false)
+                let own = job.project_repository();
+                (format!("{repo}/ci-cache/{own}"), false)
             }
         };
         check(&name)?;
         Ok(Place {
             name,
             of_job,
-            protected,
+            protected: job.is_protected(),
         })
     }
 
@@ -97,35 +92,6 @@ impl Place {
             false => Digest::of(format!("{key}\n{protection}").as_bytes()).hex(),
         }
     }
-}
-
-/// Whether the job's ref is protected; the variable speaks where GitLab's answer does not
-/// (CACHE-21).
-pub(crate) fn is_protected(said: Option<bool>, variable: Option<&str>) -> bool {
-    said.unwrap_or(variable == Some("true"))
-}
-
-/// The repository of a project's caches below the node's own prefix (CACHE-03, CACHE-16).
-fn repository(server_url: &str, project: u64) -> String {
-    let (scheme, rest) = server_url.split_once("://").unwrap_or(("", server_url));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let authority = authority.to_ascii_lowercase();
-    let usual = match scheme {
-        "https" => ":443",
-        "http" => ":80",
-        _ => "\0",
-    };
-    let host = authority.strip_suffix(usual).unwrap_or(&authority);
-    // What is left of an IPv6 address between brackets.
-    let host = host.replace(['[', ']'], "").replace(':', "-");
-    let host = host.trim_start_matches('-');
-    let mut name = format!("ci-cache/{host}");
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        name.push('/');
-        name.push_str(&part.to_ascii_lowercase());
-    }
-    format!("{name}/{project}")
 }
 
 /// A name that a registry takes: it reads back as itself.
@@ -171,7 +137,7 @@ mod tests {
     }
 
     fn of(caches: &Caches) -> Result<Place, Skip> {
-        Place::of(caches, &job(), false, Instant::now())
+        Place::of(caches, &job(), Instant::now())
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -205,7 +171,7 @@ mod tests {
         ] {
             let mut job = job();
             job.server_url = url.to_owned();
-            let place = Place::of(&caches(), &job, false, Instant::now()).unwrap();
+            let place = Place::of(&caches(), &job, Instant::now()).unwrap();
             let name = format!("registry.example.com:5000/vk/{repository}");
             assert_eq!((place.name, place.of_job), (name, false), "{url}");
         }
@@ -254,7 +220,7 @@ mod tests {
         }
         let mut odd = job();
         odd.server_url = "https://gitlab.example.com/~user".to_owned();
-        let skip = Place::of(&caches(), &odd, false, Instant::now()).unwrap_err();
+        let skip = Place::of(&caches(), &odd, Instant::now()).unwrap_err();
         assert!(skip.to_string().contains("~user"), "{skip}");
         // Docker Hub is meant by nobody.
         let nowhere = Caches {
@@ -269,7 +235,7 @@ mod tests {
     fn an_expired_token_is_not_used() {
         let caches = granted(Some("caches/g/p"), HOUR);
         let later = Instant::now() + HOUR;
-        assert_eq!(Place::of(&caches, &job(), false, later), Err(Skip::Expired));
+        assert_eq!(Place::of(&caches, &job(), later), Err(Skip::Expired));
         assert!(of(&caches).is_ok());
     }
 
@@ -289,24 +255,5 @@ mod tests {
         let why = "cannot read registry.ca_file".to_owned();
         own.unusable = Some(why.clone());
         assert_eq!(of(&own), Err(Skip::Unusable(why)));
-    }
-
-    /// CACHE-21
-    #[test]
-    fn the_variable_says_whether_the_ref_is_protected_where_gitlab_does_not() {
-        for (said, variable, protected) in [
-            (Some(true), None, true),
-            (Some(false), Some("true"), false),
-            (None, Some("true"), true),
-            (None, Some("false"), false),
-            (None, Some(""), false),
-            (None, None, false),
-        ] {
-            assert_eq!(
-                is_protected(said, variable),
-                protected,
-                "{said:?} {variable:?}"
-            );
-        }
     }
 }

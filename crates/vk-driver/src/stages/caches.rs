@@ -11,18 +11,13 @@ pub(super) use archive::archive;
 pub(super) use restore::restore;
 
 use super::with_causes;
-use crate::cache::{Limits, Place, Store, is_protected};
+use crate::cache::{Limits, Place, Store};
 use crate::job::Job;
 
 /// The registry as it is for this job now; else why there is none.
 fn store(job: &Job) -> Result<Store, String> {
     let caches = &job.context.caches;
-    // Of GitLab's own variables, which stand first: a job that sets one of that name claims nothing.
-    let mut variables = job.spec().variables.iter();
-    let variable = variables.find(|variable| variable.key == "CI_COMMIT_REF_PROTECTED");
-    let variable = variable.map(|variable| variable.value.expose());
-    let protected = is_protected(job.spec().sources.protected, variable);
-    let place = Place::of(caches, job.spec(), protected, Instant::now());
+    let place = Place::of(caches, job.spec(), Instant::now());
     let place = place.map_err(|skip| skip.to_string())?;
     let store = Store::open(place, caches, job.caching.request_timeout);
     store.map_err(|error| with_causes(&error))

@@ -44,6 +44,7 @@ fn each_session_effect_is_its_message() {
                 reservation: Some(id),
                 envelope: ENVELOPE,
                 spec: spec(1),
+                registry: None,
             },
         ),
         (

@@ -170,6 +170,7 @@ fn past_runs_set_less_aside_than_the_vm_may_use() {
             reservation: None,
             envelope: envelope(4096),
             spec: JobSpec::GitlabCi(Box::new(spec(1, 4096))),
+            registry: None,
         }),
         start: StartFacts {
             spec_bytes: 100,

@@ -77,6 +77,7 @@ fn a_start_that_makes_no_sense_is_invalid_and_leaves_its_reservation() {
                 reservation: Some(res(1)),
                 envelope: envelope(1024),
                 spec: JobSpec::GitlabCi(Box::new(job)),
+                registry: None,
             }),
             start: StartFacts {
                 spec_bytes,
@@ -107,6 +108,7 @@ fn a_spec_of_exactly_512_kib_is_taken() {
             reservation: None,
             envelope: envelope(1024),
             spec: JobSpec::GitlabCi(Box::new(spec(1, 1024))),
+            registry: None,
         }),
         start: StartFacts {
             spec_bytes: 524_288,

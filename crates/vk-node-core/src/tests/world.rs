@@ -324,6 +324,7 @@ impl World {
             reservation: None,
             envelope: envelope(mem),
             spec: JobSpec::GitlabCi(Box::new(spec(n, asks))),
+            registry: None,
         });
     }
 

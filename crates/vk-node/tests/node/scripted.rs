@@ -68,6 +68,7 @@ pub fn start(number: u8, script: &[String]) -> HubJobMessage {
         reservation: None,
         envelope,
         spec,
+        registry: None,
     }
 }
 

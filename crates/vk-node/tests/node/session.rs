@@ -99,6 +99,7 @@ async fn a_job_from_its_offer_to_the_end_of_its_directory() {
         reservation: Some(reservation),
         envelope,
         spec,
+        registry: None,
     };
     session.job(message.clone()).await;
     let accepted = NodeJobMessage::Job {
