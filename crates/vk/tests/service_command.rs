@@ -85,11 +85,12 @@ fn a_node_that_cannot_run_yet_ends_as_its_unit_does_not_restart_it_for() {
         .args(["node", "service", "install", "--user", "vk", "--print"])
         .output()
         .unwrap();
-    let unit = match printed.status.success() {
-        true => String::from_utf8(printed.stdout).unwrap(),
-        // A program in a home stands in no unit.
-        false => include_str!("../../../packaging/vk-node.service").to_owned(),
-    };
+    assert!(printed.status.success(), "{}", said(&printed));
+    let unit = String::from_utf8(printed.stdout).unwrap();
+    assert!(
+        unit.starts_with("# What is supposed here:\n# - the program is "),
+        "{unit}"
+    );
     let codes = unit
         .lines()
         .find_map(|line| line.strip_prefix("RestartPreventExitStatus="))

@@ -53,7 +53,7 @@ struct Install {
     #[arg(long, default_value_t = 30, value_name = "SECONDS",
           value_parser = clap::value_parser!(u32).range(5..=3600))]
     stop_timeout: u32,
-    /// Print the unit, and change nothing.
+    /// Print the unit, with what it supposes of this host, and change nothing.
     #[arg(long)]
     print: bool,
     #[command(flatten)]
@@ -94,11 +94,13 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 impl Install {
     fn run(&self) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let state_dir = state_dir_among(&configurations(home_of(&self.user).as_deref()))?;
-        let unit = unit(&program, &self.user, self.stop_timeout, &state_dir)?;
+        let configurations = configurations(home_of(&self.user).as_deref());
         if self.print {
-            return line(format_args!("{}", unit.trim_end()));
+            let printed = self.printed(&program, &configurations)?;
+            return line(format_args!("{}", printed.trim_end()));
         }
+        let state_dir = state_dir_among(&configurations)?;
+        let unit = unit(&program, &self.user, self.stop_timeout, &state_dir)?;
         self.check_user()?;
         let file = self.place.file();
         let was_there = file.exists();
@@ -121,6 +123,49 @@ impl Install {
             }
         };
         line(format_args!("{} is {what}: {}", NAME, file.display()))
+    }
+
+    /// The unit for whoever looks at it or takes it elsewhere: what is not here yet, or not as the
+    /// node's own host will have it, is supposed, and a comment says so.
+    fn printed(&self, program: &Path, configurations: &[PathBuf]) -> anyhow::Result<String> {
+        let found = configurations.iter().find(|file| file.exists());
+        let (state_dir, of_state) = match (state_dir_among(configurations), found) {
+            (Ok(dir), Some(file)) => {
+                let said = format!("its state is in {}, by {}", dir.display(), file.display());
+                (dir, said)
+            }
+            (Ok(dir), None) => {
+                let said = format!("its state is in {STATE_DIR}: no configuration is here yet");
+                (dir, said)
+            }
+            (Err(why), _) => {
+                let said = format!("its state is in {STATE_DIR}, since: {why:#}");
+                (PathBuf::from(STATE_DIR), said)
+            }
+        };
+        let (program, of_program) = match program_in_unit(program) {
+            Ok(path) => (path.to_owned(), format!("the program is {path}, this one")),
+            Err(why) => {
+                let said = format!("the program is {PROGRAM}, since this one cannot be: {why}");
+                (PROGRAM.to_owned(), said)
+            }
+        };
+        let of_user = match self.check_user() {
+            Ok(()) => format!("it runs as {}, a user of this host", self.user),
+            Err(why) => format!("it runs as {}; {why:#}", self.user),
+        };
+        let unit = unit(
+            Path::new(&program),
+            &self.user,
+            self.stop_timeout,
+            &state_dir,
+        )?;
+        let mut printed = String::from("# What is supposed here:\n");
+        for said in [of_program, of_user, of_state] {
+            let said = said.replace(char::is_control, " ");
+            printed.push_str(&format!("# - {said}\n"));
+        }
+        Ok(printed + &unit)
     }
 
     /// A unit of a user that is not there fails only once it is started.
@@ -254,6 +299,8 @@ const OF_USER: &str = ".config/vk/config.toml";
 const OF_HOST: &str = "/etc/vk/config.toml";
 /// Where the node's state is where no configuration says.
 const STATE_DIR: &str = "/var/lib/vk";
+/// Where the program is supposed to be, where this one is not for services.
+const PROGRAM: &str = "/usr/bin/vk";
 
 /// The user that a unit runs as.
 fn user_of(unit: &str) -> Option<&str> {
@@ -286,13 +333,14 @@ impl Systemd {
     }
 }
 
-/// The unit for a program, a user and where its state lies.
-fn unit(program: &Path, user: &str, stop_secs: u32, state_dir: &Path) -> anyhow::Result<String> {
-    let plain = |text: &str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        !text.is_empty() && text.chars().all(fits)
-    };
-    let path = program.to_str().filter(|path| plain(path));
+fn is_plain(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    !text.is_empty() && text.chars().all(fits)
+}
+
+/// A program's path, where a service can run it.
+fn program_in_unit(program: &Path) -> anyhow::Result<&str> {
+    let path = program.to_str().filter(|path| is_plain(path));
     let path = path.with_context(|| {
         let shown = program.display();
         format!("{shown} cannot stand in a unit: put vk where its path has plain letters only")
@@ -305,7 +353,13 @@ fn unit(program: &Path, user: &str, stop_secs: u32, state_dir: &Path) -> anyhow:
             "{path} is hidden from services: put vk where all may read it, such as /usr/local/bin"
         );
     }
-    if !plain(user) {
+    Ok(path)
+}
+
+/// The unit for a program, a user and where its state lies.
+fn unit(program: &Path, user: &str, stop_secs: u32, state_dir: &Path) -> anyhow::Result<String> {
+    let path = program_in_unit(program)?;
+    if !is_plain(user) {
         bail!("{user:?} is no user's name");
     }
     if user == "root" {
@@ -366,114 +420,4 @@ fn systemctl(arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_unit_has_its_user_and_program_and_lets_jobs_outlive_it() {
-        let state = Path::new("/srv/ci/vk");
-        let made = unit(Path::new("/opt/vk/bin/vk"), "ci", 90, state).unwrap();
-        for line in [
-            "ExecStart=/opt/vk/bin/vk node run",
-            "User=ci",
-            "RequiresMountsFor=/srv/ci/vk",
-            "TimeoutStopSec=90",
-            "KillMode=process",
-            "RestartPreventExitStatus=75 78",
-        ] {
-            assert!(made.lines().any(|one| one == line), "{line}: {made}");
-        }
-        assert_eq!(made.lines().count(), UNIT.lines().count());
-    }
-
-    #[test]
-    fn a_units_user_and_its_home_are_found() {
-        let made = unit(Path::new("/opt/vk"), "ci", 30, Path::new(STATE_DIR)).unwrap();
-        assert_eq!(user_of(&made), Some("ci"));
-        assert_eq!(user_of("[Service]\nUser=\n"), None);
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nci:x:7:7::/srv/ci:/bin/false\nodd:x:8:8::x:\n";
-        assert_eq!(home_in(passwd, "ci"), Some(PathBuf::from("/srv/ci")));
-        for none in ["c", "odd", ""] {
-            assert_eq!(home_in(passwd, none), None, "{none}");
-        }
-    }
-
-    #[test]
-    fn a_configuration_that_protect_home_hides_is_none_of_the_services() {
-        assert!(UNIT.contains("\nProtectHome=yes\n"));
-        let of_host = PathBuf::from("/etc/vk/config.toml");
-        for hidden in ["/home/ci", "/root", "/run/user/7"] {
-            let found = configurations(Some(Path::new(hidden)));
-            assert_eq!(found, std::slice::from_ref(&of_host), "{hidden}");
-        }
-        assert_eq!(configurations(None), std::slice::from_ref(&of_host));
-        let of_user = PathBuf::from("/homes/ci/.config/vk/config.toml");
-        assert_eq!(
-            configurations(Some(Path::new("/homes/ci"))),
-            [of_user, of_host]
-        );
-    }
-
-    #[test]
-    fn jobs_are_looked_for_wherever_the_state_may_be() {
-        let dir = tempfile::tempdir().unwrap();
-        let unit = dir.path().join(NAME);
-        fs::write(&unit, "[Service]\nUser=vk-nobody-has-it\n").unwrap();
-        let mut uninstall = Uninstall {
-            force: false,
-            config: None,
-            state_dir: None,
-            place: Systemd {
-                unit_dir: dir.path().to_owned(),
-            },
-        };
-        // Whatever this host's own configuration says.
-        let found = uninstall.state_dirs(&unit).unwrap();
-        assert!(found.contains(&PathBuf::from("/var/lib/vk")), "{found:?}");
-        uninstall.state_dir = Some(dir.path().to_owned());
-        assert_eq!(uninstall.state_dirs(&unit).unwrap(), [dir.path()]);
-    }
-
-    #[test]
-    fn what_would_make_another_unit_is_refused() {
-        let of = |path: &str, user: &str| unit(Path::new(path), user, 30, Path::new(STATE_DIR));
-        assert!(of("/opt/v k", "vk").is_err());
-        assert!(of("/home/ci/bin/vk", "vk").is_err());
-        assert!(of("/opt/vk", "vk\nExecStartPre=/bin/x").is_err());
-        assert!(of("/opt/vk", "").is_err());
-        let root = of("/opt/vk", "root").unwrap_err().to_string();
-        assert!(root.contains("never runs as root"), "{root}");
-    }
-
-    #[test]
-    fn the_unit_waits_for_the_state_directory_of_the_first_configuration_there_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = ["gone", "first", "second"].map(|name| dir.path().join(name));
-        assert_eq!(state_dir_among(&files).unwrap(), Path::new("/var/lib/vk"));
-        let write = |at: usize, text: &str| fs::write(&files[at], text).unwrap();
-        write(2, "state_dir = \"/srv/second\"\n");
-        assert_eq!(state_dir_among(&files).unwrap(), Path::new("/srv/second"));
-        write(1, "state_dir = \"/srv/first\"\n");
-        assert_eq!(state_dir_among(&files).unwrap(), Path::new("/srv/first"));
-        write(1, "state_dir = \"/home/vk/state\"\n");
-        let hidden = state_dir_among(&files).unwrap_err().to_string();
-        assert!(hidden.contains("hidden from services"), "{hidden}");
-        write(1, "state_dirr = \"/srv/first\"\n");
-        let senseless = format!("{:#}", state_dir_among(&files).unwrap_err());
-        assert!(senseless.contains("mend it first"), "{senseless}");
-        assert!(senseless.contains("state_dirr"), "{senseless}");
-    }
-
-    #[test]
-    fn a_state_directory_of_any_name_stays_one_path_in_the_unit() {
-        for (path, expected) in [
-            ("/srv/vk", "/srv/vk"),
-            ("/srv/a b", r#""/srv/a b""#),
-            ("/srv/100%", r#""/srv/100%%""#),
-            (r#"/srv/a"b\c'd"#, r#""/srv/a\"b\\c'd""#),
-        ] {
-            assert_eq!(quoted(Path::new(path)).unwrap(), expected);
-        }
-        assert!(quoted(Path::new("/srv/a\nExecStartPre=/bin/x")).is_err());
-    }
-}
+mod tests;
