@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use vk_hub_proto::JobId;
 
+use crate::Registry;
+
 /// What a core is opened with.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -60,6 +62,8 @@ pub struct Settings {
     /// How often a relay may report another server or system ID than before: so many times at once,
     /// and once more for each such time that passes.
     pub relay_changes: (u32, Duration),
+    /// Registries that jobs get tokens of their own for.
+    pub registries: Vec<Registry>,
     /// Projects kept at most; the oldest of which nothing was decided is let go first.
     pub projects: usize,
 }
@@ -95,6 +99,7 @@ impl Default for Settings {
             fits_per_node: 1_024,
             servers: 1_024,
             relay_changes: (60, Duration::from_secs(5)),
+            registries: Vec::new(),
             projects: 16_384,
         }
     }

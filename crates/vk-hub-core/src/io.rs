@@ -13,7 +13,7 @@ use vk_hub_proto::{JobId, Name, NodeId, RelayId, RequestId, ReservationId};
 
 use crate::{
     Answer, Decision, Digest, FromNode, FromRelay, JobSummary, OperatorRequest, Principal,
-    ProjectNumber, Refusal, Request, RequestHandle, ServerNumber, SessionHandle,
+    ProjectNumber, Refusal, Request, RequestHandle, ServerNumber, SessionHandle, TokenScope,
 };
 
 /// What can happen to the fleet.
@@ -356,7 +356,9 @@ pub enum Effect {
         /// Which.
         reservation: ReservationId,
     },
-    /// Start a job. The spec comes from memory and is in no record.
+    /// Start a job. The spec comes from memory and is in no record. Where the job is to have a
+    /// registry token the edge makes one, anew for each start and kept nowhere, and puts it into
+    /// the message; where it cannot, the job starts without (REG-16).
     Start {
         /// On which session.
         session: SessionHandle,
@@ -368,6 +370,8 @@ pub enum Effect {
         envelope: Envelope,
         /// The job, with its secrets.
         spec: Arc<JobSpec>,
+        /// What its registry token is to grant.
+        token: Option<Box<TokenScope>>,
     },
     /// Say how much output is durable.
     OutputAck {

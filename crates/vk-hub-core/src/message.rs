@@ -8,7 +8,7 @@ use crate::{Effect, SessionHandle};
 
 impl Effect {
     /// The session and the message for it, of an effect that is one. A start's message holds the
-    /// job's secrets.
+    /// job's secrets; its registry token is yet to be put in.
     #[must_use]
     pub fn message(&self) -> Option<(SessionHandle, HubMessage)> {
         let (session, message) = match self {
@@ -63,6 +63,7 @@ impl Effect {
                 reservation,
                 envelope,
                 spec,
+                token: _,
             } => {
                 let message = HubJobMessage::Start {
                     job: *job,

@@ -10,6 +10,7 @@ use crate::book::Holding;
 use crate::finish::RESTARTED;
 use crate::fleet::{Fleet, Out};
 use crate::job::Phase;
+use crate::registry;
 use crate::reservation::{ReservationPhase, refusal_text};
 use crate::session::millis;
 use crate::timers::Timer;
@@ -17,6 +18,13 @@ use crate::{Effect, Record};
 
 /// The timeout of a job that names none, as GitLab's (FAIL-38).
 const DEFAULT_TIMEOUT_SECS: u64 = 7_200;
+
+const fn timeout_secs(given: u64) -> u64 {
+    match given {
+        0 => DEFAULT_TIMEOUT_SECS,
+        given => given,
+    }
+}
 
 impl Fleet {
     /// Sends the job to a node, which may take it from now on.
@@ -42,6 +50,11 @@ impl Fleet {
         let envelope = envelope.unwrap_or(job.placement.envelope);
         placing.reservation = reservation;
         let spec = placing.spec.clone();
+        let timeout_secs = timeout_secs(job.summary.timeout_secs);
+        let token = self.nodes.get(&node_id).and_then(|node| {
+            let registries = &self.settings.registries;
+            registry::scope(registries, node, &spec, timeout_secs)
+        });
         let at_ms = self.clock.served_ms(now);
         self.keep(
             Record::JobStarting {
@@ -65,6 +78,7 @@ impl Fleet {
             reservation,
             envelope,
             spec,
+            token,
         });
     }
 
@@ -91,12 +105,9 @@ impl Fleet {
         let Some(job) = self.jobs.get(&id) else {
             return;
         };
-        let timeout = match job.summary.timeout_secs {
-            0 => DEFAULT_TIMEOUT_SECS,
-            given => given,
-        };
+        let timeout_secs = timeout_secs(job.summary.timeout_secs);
         let end_ms = since_ms
-            .saturating_add(timeout.saturating_mul(1000))
+            .saturating_add(timeout_secs.saturating_mul(1000))
             .saturating_add(millis(self.settings.overdue_grace));
         self.timers
             .set(Timer::Overdue(id), self.clock.moment(end_ms));

@@ -23,6 +23,7 @@ mod offers;
 mod order;
 mod output;
 mod property;
+mod registries;
 mod relays;
 mod restart;
 mod secrets;

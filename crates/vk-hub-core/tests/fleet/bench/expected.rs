@@ -58,6 +58,7 @@ pub(crate) fn start(session: SessionHandle, n: u8, on: Option<ReservationId>) ->
         reservation: on,
         envelope: ENVELOPE,
         spec: Arc::new(spec(n)),
+        token: None,
     }
 }
 
