@@ -224,9 +224,14 @@ impl Job {
         })
     }
 
-    /// Expands a text by the job's variables.
-    pub(crate) fn expand(&self, text: &str) -> String {
-        self.shared().variables.expand(text)
+    /// Expands a text by the job's variables; `what` names it where that makes too much of it.
+    pub(crate) fn expand(&self, text: &str, what: &str) -> Result<String, StageEnd> {
+        let expanded = self.shared().variables.expand(text);
+        expanded.map_err(|error| StageEnd::Failed {
+            class: vk_hub_proto::job::FailureClass::Configuration,
+            message: format!("{what} of the job: {error}"),
+            transient: false,
+        })
     }
 
     /// Whether the guest is no machine but a process, whose disks are directories.

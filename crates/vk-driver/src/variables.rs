@@ -4,5 +4,6 @@ mod expand;
 mod list;
 mod shell_words;
 
+pub(crate) use expand::TooLong;
 pub(crate) use list::{Own, Place, Variables};
-pub(crate) use shell_words::expand_word;
+pub(crate) use shell_words::{TOO_LONG, expand_word};

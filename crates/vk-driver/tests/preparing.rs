@@ -245,3 +245,40 @@ async fn variables_of_the_node_are_there_and_of_two_of_a_name_the_last() {
         assert!(ran.has(line), "no {line:?} in {}", ran.output);
     }
 }
+
+/// A few bytes that name a large variable thousands of times would fill the host.
+#[tokio::test]
+async fn variables_that_grow_without_end_in_each_other_are_named_as_the_mistake() {
+    let Some(node) = Node::new("preparing") else {
+        return;
+    };
+    let mut job = spec(&["true"]);
+    add(
+        &mut job,
+        "variables",
+        variable("LARGE", &"x".repeat(100_000)),
+    );
+    add(
+        &mut job,
+        "variables",
+        variable("MANY", &"$LARGE".repeat(20_000)),
+    );
+    let ran = node.run(node.process(), job).await;
+    check_refused(
+        &ran,
+        "more than 4 MiB once they are put into each other, from MANY on",
+    );
+
+    let mut job = spec(&["true"]);
+    add(
+        &mut job,
+        "variables",
+        variable("LARGE", &"x".repeat(400_000)),
+    );
+    job["image"]["platform"] = json!("$LARGE".repeat(1000));
+    let ran = node.run(node.process(), job).await;
+    check_refused(
+        &ran,
+        "the image's platform of the job: its variables make it longer",
+    );
+}

@@ -15,7 +15,7 @@ use crate::job::Job;
 /// Holds the image, pulled where the policy says so.
 pub(super) async fn resolve(job: &Job) -> Result<Lease, StageEnd> {
     let wanted = &job.spec().image;
-    let name = job.expand(&wanted.name);
+    let name = job.expand(&wanted.name, "the image's name")?;
     let policies = wanted.pull_policy.iter().map(|policy| match policy {
         Wanted::Always => PullPolicy::Always,
         Wanted::IfNotPresent => PullPolicy::IfNotPresent,
@@ -26,10 +26,9 @@ pub(super) async fn resolve(job: &Job) -> Result<Lease, StageEnd> {
         |error: &dyn std::error::Error| failed(FailureClass::Configuration, with_causes(error));
     let choice = job.context.images.rules.resolve(&name, &policies);
     let choice = choice.map_err(|error| configuration(&error))?;
-    let platform = match wanted.platform.as_deref().map(|text| job.expand(text)) {
-        Some(text) if !text.is_empty() => {
-            text.parse::<Platform>().map_err(|e| configuration(&e))?
-        }
+    let platform = wanted.platform.as_deref().unwrap_or_default();
+    let platform = match job.expand(platform, "the image's platform")? {
+        text if !text.is_empty() => text.parse::<Platform>().map_err(|e| configuration(&e))?,
         _ => Platform::default(),
     };
     let shown = choice.reference.familiar();

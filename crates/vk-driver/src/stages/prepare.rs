@@ -100,11 +100,14 @@ fn not_begun(transient: bool, error: &dyn std::error::Error) -> StageEnd {
 
 /// What is asked for and not there is said, never left out silently.
 fn supported(job: &Job) -> Result<(), StageEnd> {
-    let image = job.expand(&job.spec().image.name);
+    if let Some(message) = job.shared().variables.refused() {
+        return Err(failed(FailureClass::Configuration, message));
+    }
+    let image = job.expand(&job.spec().image.name, "the image's name")?;
     if let Some(message) = unsupported::asked(job.spec(), &image) {
         return Err(failed(FailureClass::Configuration, message));
     }
-    let allowed = job.context.images.rules.check_user(&user(job));
+    let allowed = job.context.images.rules.check_user(&user(job)?);
     allowed.map_err(|error| failed(FailureClass::Configuration, with_causes(&error)))?;
     match &job.settings.refused {
         Some(what) => Err(failed(FailureClass::Configuration, what)),
@@ -183,7 +186,7 @@ async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), Stage
         guest.set_clock().await.map_err(passing)?;
     }
     let wanted = &job.spec().image.entrypoint;
-    let read = GuestEnv::read(guest, run, &user(job), wanted)
+    let read = GuestEnv::read(guest, run, &user(job)?, wanted)
         .await
         .map_err(passing)?;
     job.shared().guest_env = Some(Arc::new(read));
@@ -192,15 +195,18 @@ async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), Stage
 
 /// As whom the job wants its scripts run: by `MICROVM_USER`, else by its image's `user`; empty where it
 /// leaves that to the image.
-fn user(job: &Job) -> String {
+fn user(job: &Job) -> Result<String, StageEnd> {
     let by_variable = job
         .shared()
         .variables
         .content("MICROVM_USER")
         .map(str::to_owned);
     match by_variable.filter(|user| !user.is_empty()) {
-        Some(user) => user,
-        None => job.expand(job.spec().image.user.as_deref().unwrap_or_default()),
+        Some(user) => Ok(user),
+        None => {
+            let user = job.spec().image.user.as_deref().unwrap_or_default();
+            job.expand(user, "the image's user")
+        }
     }
 }
 

@@ -27,8 +27,12 @@ pub(super) async fn step(job: &Job, n: u32, stop: StopWatch) -> Result<(), Stage
         return Err(system(format!("the job has no step {n}")));
     };
     // A release's lines are gitlab-runner's own: it expands them (and a shell would, otherwise).
-    let lines: Vec<_> = match step.name.as_str() {
-        "release" => step.script.iter().map(|line| job.expand(line)).collect(),
+    let lines: Vec<String> = match step.name.as_str() {
+        "release" => step
+            .script
+            .iter()
+            .map(|line| job.expand(line, "a line of the release"))
+            .collect::<Result<_, _>>()?,
         _ => step.script.clone(),
     };
     let sections = sections(job, "script_step");

@@ -19,7 +19,7 @@ use crate::context::ArtifactsAt;
 use crate::job::Job;
 use crate::script::notice;
 use crate::transfer_log::Level;
-use crate::variables::expand_word;
+use crate::variables::{TOO_LONG, TooLong, expand_word};
 
 /// Said where the patterns select nothing, which is no failure.
 const NOTHING: &str = "No files to upload";
@@ -166,6 +166,10 @@ pub(super) fn word(job: &Job, text: &str, what: &str) -> String {
             // What the job does not set, the scripts have of the image: `HOME`, `PATH`.
             let of_image = || image.and_then(|image| image.variable(name));
             of_job.or_else(of_image).unwrap_or_default()
+        })
+        .and_then(|expanded| match shared.variables.grown(text, &expanded) {
+            Ok(()) => Ok(expanded),
+            Err(TooLong) => Err(TOO_LONG),
         })
     };
     expanded.unwrap_or_else(|error| {

@@ -1,14 +1,29 @@
 //! Variables in texts, by the rules of Go's `os.Expand`.
 
+/// A text that becomes longer than it may once its variables are put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its variables make it longer than this node takes")]
+pub(crate) struct TooLong;
+
 /// Replaces each variable by what `lookup` gives; once, so that what was put in stays as it is.
-pub(crate) fn expand(text: &str, lookup: impl Fn(&str) -> String) -> String {
+///
+/// # Errors
+/// What comes out has more than `most` bytes: a few bytes name a large value thousands of times.
+pub(crate) fn expand(
+    text: &str,
+    most: usize,
+    lookup: impl Fn(&str) -> String,
+) -> Result<String, TooLong> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
+        if out.len() > most {
+            return Err(TooLong);
+        }
         if after.is_empty() {
             out.push('$');
-            return out;
+            return Ok(out);
         }
         let (name, width) = name_of(after);
         match name {
@@ -21,7 +36,10 @@ pub(crate) fn expand(text: &str, lookup: impl Fn(&str) -> String) -> String {
         rest = after.get(width..).unwrap_or_default();
     }
     out.push_str(rest);
-    out
+    match out.len() > most {
+        true => Err(TooLong),
+        false => Ok(out),
+    }
 }
 
 enum Name<'a> {
@@ -96,7 +114,21 @@ mod tests {
             ("$é", "$é"),
             ("%A%", "%A%"),
         ] {
-            assert_eq!(expand(text, lookup), expected, "{text}");
+            let expanded = expand(text, 100, lookup);
+            assert_eq!(expanded.as_deref(), Ok(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_that_grows_beyond_its_bound_is_none() {
+        let lookup = |_: &str| "x".repeat(1000);
+        assert_eq!(
+            expand("$A$A", 2000, lookup).map(|text| text.len()),
+            Ok(2000)
+        );
+        assert_eq!(expand("$A$A.", 2000, lookup), Err(TooLong));
+        assert_eq!(expand("$A$A$A", 2000, lookup), Err(TooLong));
+        // Nor is more of it made than that.
+        assert_eq!(expand(&"$A".repeat(10_000_000), 2000, lookup), Err(TooLong));
     }
 }

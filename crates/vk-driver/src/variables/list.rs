@@ -1,9 +1,19 @@
 //! The list of a job's variables, in gitlab-runner's order.
 
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use vk_hub_proto::Secret;
 use vk_hub_proto::job::CiJob;
 
-use super::expand::expand;
+use super::expand::{TooLong, expand};
+
+/// Bytes of all variables once they are put into each other: a job's spec has far fewer, and each
+/// script carries all of them.
+const VARIABLES_MAX: usize = 4 << 20;
+/// Bytes that variables add to all of a job's texts: names of images, paths, lines of a release.
+const TEXTS_MAX: usize = 16 << 20;
 
 /// Where a job's directories are in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +41,10 @@ struct Variable {
 pub(crate) struct Variables {
     all: Vec<Variable>,
     temp_dir: String,
+    /// What with all others would be more than [`VARIABLES_MAX`]; it stands as it was sent.
+    too_long: Option<String>,
+    /// What texts may still grow by.
+    growth: AtomicUsize,
 }
 
 /// What only the node knows of a job.
@@ -96,8 +110,35 @@ impl Variables {
     }
 
     /// Expands a text once.
-    pub(crate) fn expand(&self, text: &str) -> String {
-        expand(text, |name| self.seen(name).unwrap_or_default())
+    ///
+    /// # Errors
+    /// It, or all such texts of the job together, would be larger than a node takes.
+    pub(crate) fn expand(&self, text: &str) -> Result<String, TooLong> {
+        let most = text.len().saturating_add(self.growth.load(Relaxed));
+        let expanded = expand(text, most, |name| self.seen(name).unwrap_or_default())?;
+        self.grown(text, &expanded)?;
+        Ok(expanded)
+    }
+
+    /// Counts what a text has grown by.
+    ///
+    /// # Errors
+    /// All of the job's texts together would be larger than a node takes.
+    pub(crate) fn grown(&self, from: &str, to: &str) -> Result<(), TooLong> {
+        let growth = to.len().saturating_sub(from.len());
+        let left = self.growth.load(Relaxed).checked_sub(growth);
+        self.growth.store(left.ok_or(TooLong)?, Relaxed);
+        Ok(())
+    }
+
+    /// Why the variables cannot be used, and what to do; none where they can.
+    pub(crate) fn refused(&self) -> Option<String> {
+        let key = self.too_long.as_ref()?;
+        let mib = VARIABLES_MAX >> 20;
+        Some(format!(
+            "the job's variables have more than {mib} MiB once they are put into each other, from \
+             {key} on: name fewer large ones in it, or mark it `expand: false`"
+        ))
     }
 
     /// Sets `CI_JOB_STATUS`, where it stands first.
@@ -142,23 +183,38 @@ impl List {
 
     /// One pass over all: each looks up the others as they were sent.
     fn expanded(self, temp_dir: &str) -> Variables {
+        let last: HashMap<&str, &Variable> = self
+            .0
+            .iter()
+            .map(|(one, _)| (one.key.as_str(), one))
+            .collect();
         let sent = |name: &str| {
-            let found = self.0.iter().rev().find(|(one, _)| one.key == name);
-            found.map_or_else(String::new, |(one, _)| match one.file {
-                true => format!("{temp_dir}/{name}"),
-                false => one.value.expose().to_owned(),
-            })
+            last.get(name)
+                .map_or_else(String::new, |one| match one.file {
+                    true => format!("{temp_dir}/{name}"),
+                    false => one.value.expose().to_owned(),
+                })
         };
+        let (mut too_long, mut left) = (None, VARIABLES_MAX);
         let all = self.0.iter().map(|(one, raw)| {
             let mut one = one.clone();
-            if !raw {
-                one.value = Secret::new(expand(one.value.expose(), sent));
+            let expanded = match *raw || too_long.is_some() {
+                true => Ok(None),
+                false => expand(one.value.expose(), left, sent).map(Some),
+            };
+            match expanded {
+                Ok(None) => {}
+                Ok(Some(value)) => one.value = Secret::new(value),
+                Err(TooLong) => too_long = Some(one.key.clone()),
             }
+            left = left.saturating_sub(one.value.expose().len());
             one
         });
         Variables {
             all: all.collect(),
             temp_dir: temp_dir.to_owned(),
+            too_long,
+            growth: AtomicUsize::new(TEXTS_MAX),
         }
     }
 }
@@ -261,6 +317,38 @@ mod tests {
         ] {
             assert_eq!(list.content(key), Some(value), "{key}");
         }
+    }
+
+    /// As many as a job can have are taken, and none is made larger than all may be together.
+    #[test]
+    fn variables_that_grow_in_each_other_have_a_bound() {
+        let large = "x".repeat(400_000);
+        let list = variables(&[("LARGE", &large, ""), ("NINE", &"$LARGE".repeat(9), "")]);
+        assert_eq!(list.refused(), None);
+        assert_eq!(list.content("NINE").map(str::len), Some(3_600_000));
+        let list = variables(&[
+            ("LARGE", &large, ""),
+            ("NINE", &"$LARGE".repeat(9), ""),
+            ("MORE", "$LARGE", ""),
+            ("AFTER", "$LARGE", ""),
+        ]);
+        assert!(list.refused().unwrap().contains("from MORE on"));
+        assert_eq!(list.content("AFTER"), Some("$LARGE"));
+    }
+
+    /// Each text for itself, and all of them together.
+    #[test]
+    fn texts_have_a_bound_of_what_variables_make_of_them() {
+        let large = "x".repeat(400_000);
+        let list = variables(&[("LARGE", &large, "")]);
+        assert_eq!(list.expand(&"$LARGE".repeat(43)), Err(TooLong));
+        let lines: Vec<_> = std::iter::repeat_with(|| list.expand("$LARGE"))
+            .take(43)
+            .collect();
+        let taken = lines.iter().filter(|line| line.is_ok()).count();
+        assert_eq!(taken, TEXTS_MAX / (400_000 - "$LARGE".len()));
+        // What names none costs nothing.
+        assert_eq!(list.expand("plain"), Ok("plain".to_owned()));
     }
 
     /// STAGE-24

@@ -16,6 +16,10 @@ pub(crate) fn expand_word(text: &str, lookup: &dyn Fn(&str) -> String) -> Result
 
 /// Words inside words; deeper ones are refused.
 const DEPTH_MAX: usize = 8;
+/// Bytes of a word: no path of a guest has more.
+const WORD_MAX: usize = 64 << 10;
+/// What longer ones are.
+pub(crate) const TOO_LONG: BadWord = BadWord("text so long, once its variables are put in,");
 
 fn at_depth(text: &str, lookup: &dyn Fn(&str) -> String, depth: usize) -> Result<String, BadWord> {
     if depth > DEPTH_MAX {
@@ -32,6 +36,9 @@ fn at_depth(text: &str, lookup: &dyn Fn(&str) -> String, depth: usize) -> Result
             Some(b'\\') => unescape(after, &mut out),
             _ => dollar(after, &mut out, lookup, depth)?,
         };
+        if out.len() > WORD_MAX {
+            return Err(TOO_LONG);
+        }
     }
     out.push_str(rest);
     Ok(out)
@@ -123,6 +130,15 @@ mod tests {
             "REF" => "main".to_owned(),
             _ => String::new(),
         })
+    }
+
+    #[test]
+    fn a_word_that_grows_beyond_any_path_is_refused() {
+        let large = |_: &str| "x".repeat(1000);
+        let word = |times: usize| expand_word(&"$A".repeat(times), &large);
+        assert_eq!(word(65).map(|word| word.len()), Ok(65_000));
+        assert_eq!(word(66), Err(TOO_LONG));
+        assert_eq!(word(10_000_000), Err(TOO_LONG));
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(in crate::stages) async fn restore(job: &Job) -> Result<(), StageEnd> {
         .variables
         .content("CACHE_FALLBACK_KEY")
         .map(str::to_owned);
-    let variable = variable.map(|raw| job.expand(&raw));
+    let variable = variable.map(|raw| job.expand(&raw, "CACHE_FALLBACK_KEY"));
+    let variable = variable.transpose()?;
     for cache in job
         .spec()
         .caches
