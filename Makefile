@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
-.PHONY: all build check test demo bench long clauses fmt clean help setup
+.PHONY: all build release install uninstall check test demo bench long clauses fmt clean help setup
 
 # A toolchain that the set-up installs is found without a new login.
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -19,6 +19,9 @@ ONLY ?=
 # For `make long`: the simulator's first seed, and how many.
 SEED ?= 1
 COUNT ?= 2000
+# For `make install`: where the programs lie, and a folder to put that in.
+PREFIX ?= /usr/local
+DESTDIR ?=
 # For `make clauses`: `--missing`, `--missing node`, `--json`.
 ARGS ?=
 
@@ -28,6 +31,17 @@ build: ## The programs, and the guest's init
 	@$(SETUP)/rust.sh
 	@$(SETUP)/packages.sh build
 	@scripts/build
+
+release: ## The same, optimised: what `make install` installs
+	@$(SETUP)/rust.sh
+	@$(SETUP)/packages.sh build
+	@scripts/build --release
+
+install: ## Programs, units, manual pages, example configurations; PREFIX=/usr/local DESTDIR=
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install
+
+uninstall: ## Removes what `make install` put there
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install --remove
 
 check: ## Format, house rules, lints, licences and bans of dependencies
 	@$(SETUP)/rust.sh

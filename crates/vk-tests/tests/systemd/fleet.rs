@@ -1,4 +1,4 @@
-//! Hub, GitLab stand-in, node and daemon on the host, the last two as units.
+//! Hub, GitLab stand-in, node and daemon on the host, all but the second as units.
 
 use std::path::Path;
 
@@ -8,6 +8,8 @@ use crate::host::Host;
 
 /// The daemon's unit, as packages have it.
 const DAEMON: &str = include_str!("../../../../packaging/vk-gitlab.service");
+/// The hub's.
+const HUB: &str = include_str!("../../../../packaging/vk-hub.service");
 /// How many times the job waits for its gate.
 pub(crate) const GATES: usize = 5;
 
@@ -24,6 +26,9 @@ const FOR_TESTS: &str =
 /// `vk node service install` writes it.
 pub(crate) fn prepare(root: &Path) -> Host {
     let mut host = Host::boot(root);
+    host.run(&format!(
+        "cat >/etc/systemd/system/vk-hub.service <<'END'\n{HUB}\nEND"
+    ));
     host.run(include_str!("fleet.sh"));
     host.note("hub and GitLab serve, node and daemon have joined");
     let said = host.run("/opt/vk/vk node service install --user vk --no-start");
@@ -51,7 +56,7 @@ pub(crate) fn start(host: &mut Host) {
 
 /// Waits until the hub counts on the node.
 pub(crate) fn ready(host: &mut Host, what: &str) {
-    let nodes = "/opt/vk/vk-hub --config /srv/hub/hub.toml nodes";
+    let nodes = "runuser -u vk-hub -- vk-hub --config /etc/vk-hub/hub.toml nodes";
     host.until(what, &format!("{nodes} | tee /dev/stderr | grep -qw ready"));
 }
 

@@ -4,10 +4,12 @@ set -eu
 cat >>/etc/passwd <<'END'
 vk:x:990:990::/var/lib/vk:/usr/sbin/nologin
 vk-gitlab:x:991:991::/var/lib/vk-gitlab:/usr/sbin/nologin
+vk-hub:x:992:992::/var/lib/vk-hub:/usr/sbin/nologin
 END
 cat >>/etc/group <<'END'
 vk:x:990:
 vk-gitlab:x:991:
+vk-hub:x:992:
 END
 echo '127.0.0.1 localhost' >/etc/hosts
 export VK_ALLOW_PROCESS_VMM=for-tests
@@ -25,7 +27,7 @@ Type=none
 Options=bind
 END
 
-mkdir -p /etc/vk /etc/vk-gitlab /srv/lab/project /srv/hub
+mkdir -p /etc/vk /etc/vk-gitlab /srv/lab/project /etc/vk-hub
 cat >/etc/vk/config.toml <<'END'
 state_dir = "/srv/vk/state"
 [node]
@@ -40,7 +42,7 @@ mem = "256M"
 mem_budget = "1G"
 disk_budget = "8G"
 END
-printf 'addr = "127.0.0.1:8443"\ndata_dir = "/srv/hub/data"\n[gitlab]\napprove = "all"\n' >/srv/hub/hub.toml
+printf 'addr = "127.0.0.1:8443"\ndata_dir = "/var/lib/vk-hub"\n[gitlab]\napprove = "all"\n' >/etc/vk-hub/hub.toml
 cat >/etc/vk-gitlab/config.toml <<'END'
 concurrent = 2
 [gitlab]
@@ -59,8 +61,14 @@ cd /srv/lab/project
 git init --quiet --initial-branch main
 git -c user.name=a -c user.email=a@example.com commit --quiet --allow-empty --message one
 
-$bin/vk-hub --config /srv/hub/hub.toml init
-systemd-run --quiet --unit hub $bin/vk-hub --config /srv/hub/hub.toml serve
+install -d -o vk-hub -g vk-hub -m 0700 /var/lib/vk-hub
+ln -s $bin/vk-hub /usr/bin/vk-hub
+hub() {
+    runuser -u vk-hub -- vk-hub --config /etc/vk-hub/hub.toml "$@"
+}
+hub init
+systemctl daemon-reload
+systemctl enable --now vk-hub
 systemd-run --quiet --unit lab $bin/vk-lab serve --addr 127.0.0.1:8929 --project /srv/lab/project \
     --token-file /srv/lab/token --admin /srv/lab/admin --state /srv/lab/state
 until [ -s /srv/lab/token ] && [ -S /srv/lab/admin ]; do sleep 0.2; done
@@ -68,7 +76,7 @@ install -o vk-gitlab -m 0600 /srv/lab/token /etc/vk-gitlab/token
 
 # A token is made once the hub serves.
 token() {
-    until $bin/vk-hub --config /srv/hub/hub.toml token create "$@" 2>/run/refused; do sleep 0.2; done
+    until hub token create "$@" 2>/run/refused; do sleep 0.2; done
 }
 systemctl start srv-vk.mount
 token | runuser -u vk -- $bin/vk node join https://localhost:8443 --token -
