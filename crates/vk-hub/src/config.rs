@@ -9,6 +9,11 @@ use vk_hub_core::{Approve, Settings};
 
 use crate::http::Caps;
 
+mod registries;
+
+pub use registries::RegistryConfig;
+pub(crate) use registries::is_repository;
+
 /// The hub's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -22,6 +27,8 @@ pub struct Config {
     pub settings: Settings,
     /// How many connections there may be at once.
     pub caps: Caps,
+    /// Registries that jobs get tokens of their own for.
+    pub registries: Vec<RegistryConfig>,
 }
 
 /// A configuration that cannot be used.
@@ -56,6 +63,16 @@ pub enum ConfigError {
         /// What it must be.
         must: &'static str,
     },
+    /// A registry cannot be used.
+    #[error("{place}.{key}: {why}")]
+    Registry {
+        /// The file, and which of its registries.
+        place: String,
+        /// Which key.
+        key: &'static str,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// No data directory is named and there is no home to put one in.
     #[error("data_dir is not set and neither XDG_DATA_HOME nor HOME is: set data_dir in hub.toml")]
     NoDataDir,
@@ -77,6 +94,8 @@ struct File {
     gitlab: GitLab,
     #[serde(default)]
     limits: Limits,
+    #[serde(default)]
+    registries: Vec<registries::RegistryTable>,
 }
 
 /// API-68
@@ -239,7 +258,9 @@ impl Config {
             Some(data_dir) => base.join(data_dir),
             None => default_data_dir()?,
         };
+        let registries = registries::registries(file.registries, path)?;
         let settings = Settings {
+            registries: registries.iter().map(RegistryConfig::rule).collect(),
             approve: match file.gitlab.approve {
                 ApproveWord::All => Approve::All,
                 ApproveWord::Ask => Approve::Ask,
@@ -259,6 +280,7 @@ impl Config {
             data_dir,
             settings,
             caps,
+            registries,
         })
     }
 

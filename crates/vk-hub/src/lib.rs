@@ -17,6 +17,7 @@ mod serve;
 mod show;
 pub mod store;
 pub mod tls;
+pub mod tokens;
 
 pub use cli::Cli;
 pub use run::run;

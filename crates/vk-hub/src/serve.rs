@@ -20,6 +20,7 @@ use crate::http::{Context, Listener, Seats};
 use crate::members::Members;
 use crate::store::{MemberKind, Sqlite, Store};
 use crate::tls::{self, Files};
+use crate::tokens::Tokens;
 
 /// How often nodes give a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -33,6 +34,7 @@ const FEW_DESCRIPTORS: u64 = 4_096;
 /// Something it needs is missing, taken or damaged; the message says what to do.
 pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let kill = KillPoints::from_env()?;
+    let tokens = Tokens::open(&config.registries)?;
     let _lock = lock(&config.data_dir)?;
     let tls = tls_files(&config)?;
     let ca_key = match &tls {
@@ -46,6 +48,7 @@ pub(crate) async fn serve(config: Config) -> anyhow::Result<()> {
     let outputs = config.data_dir.join("jobs");
     let settings = as_a_test_says(&config.settings);
     let (fleet, handle) = Fleet::open(settings, open, outputs, kill)?;
+    let fleet = fleet.with_tokens(tokens);
     let server_config = match &tls {
         Some((cert, key)) => Some(tls::server(cert, key)?),
         None => None,

@@ -18,6 +18,7 @@ use vk_step::{Core as _, Now, OpenError, Variant as _};
 use super::disk::{Batch, Disk, DiskError, Opened, Piece};
 use super::handle::{FleetHandle, Message, Reply};
 use crate::store::Store;
+use crate::tokens::Tokens;
 
 /// Messages that may wait for the core.
 const QUEUE: usize = 4096;
@@ -47,6 +48,7 @@ pub struct Fleet {
     open: OpenStore,
     outputs: PathBuf,
     disk: Disk,
+    tokens: Tokens,
     kill: KillPoints,
     origin: Instant,
     inbox: mpsc::Receiver<Message>,
@@ -108,6 +110,7 @@ impl Fleet {
             open,
             outputs,
             disk: opened.disk,
+            tokens: Tokens::default(),
             kill,
             origin,
             inbox,
@@ -118,6 +121,13 @@ impl Fleet {
         };
         fleet.gather(Vec::new(), effects, None);
         Ok((fleet, FleetHandle::new(sender)))
+    }
+
+    /// Makes the tokens that jobs' starts are to carry; without it they carry none.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: Tokens) -> Fleet {
+        self.tokens = tokens;
+        self
     }
 
     /// Runs until every handle is gone.
@@ -333,10 +343,11 @@ impl Fleet {
     }
 
     fn send(&mut self, effect: &Effect) {
-        let (session, taken) = if let Some((session, message)) = effect.message() {
+        let (session, taken) = if let Some((session, mut message)) = effect.message() {
             let Some(Outbox::Node(outbox)) = self.sessions.get(&session) else {
                 return;
             };
+            self.tokens.put(effect, &mut message);
             (session, outbox.try_send(message).is_ok())
         } else if let Some((session, message)) = effect.relay_message() {
             let Some(Outbox::Relay(outbox)) = self.sessions.get(&session) else {

@@ -70,6 +70,7 @@ impl Hub {
             data_dir: dir.clone(),
             settings,
             caps,
+            registries: Vec::new(),
         };
         let files = Files::below(&dir);
         if !files.ca.exists() {
