@@ -70,6 +70,17 @@ pub enum ClientError {
         #[source]
         source: reqwest::Error,
     },
+    /// The host has no certificates of authorities, and GitLab is spoken to by https.
+    #[error(
+        "{base} cannot be spoken to, since this host has no certificates of authorities: install \
+         the package ca-certificates, or name a file with GitLab's CA (tls_ca_file)"
+    )]
+    NoAuthorities {
+        /// GitLab.
+        base: String,
+        /// What the TLS library says.
+        source: reqwest::Error,
+    },
     /// TLS or the client could not be set up.
     #[error("the HTTP client cannot be set up")]
     Build(#[source] reqwest::Error),
@@ -112,30 +123,42 @@ impl Client {
     /// A file of TLS cannot be used.
     pub fn new(base: BaseUrl, identity: Identity, tls: &TlsFiles) -> Result<Client, ClientError> {
         let agent = format!("vk-gitlab {} (linux/amd64)", identity.info.version());
-        let mut builder = reqwest::Client::builder()
-            .user_agent(agent)
-            .http1_only()
-            .tls_info(true)
-            .connect_timeout(CONNECT)
-            .read_timeout(READ)
-            .timeout(WHOLE)
-            .pool_idle_timeout(Duration::from_secs(90))
-            .redirect(same_origin_redirects());
-        if let Some(path) = &tls.ca {
-            let pem = read(path)?;
-            let parsed = Certificate::from_pem_bundle(&pem);
-            let certificates = parsed.map_err(content(path, "certificate in PEM"))?;
-            builder = builder.tls_certs_merge(certificates);
-        }
-        if let Some((certificate, key)) = &tls.client {
-            let mut pem = read(certificate)?;
-            pem.push(b'\n');
-            pem.extend(read(key)?);
-            let identity = reqwest::Identity::from_pem(&pem);
-            let identity = identity.map_err(content(certificate, "certificate and key in PEM"))?;
-            builder = builder.identity(identity);
-        }
-        let http = builder.build().map_err(ClientError::Build)?;
+        let certificates = match &tls.ca {
+            Some(path) => {
+                let parsed = Certificate::from_pem_bundle(&read(path)?);
+                parsed.map_err(content(path, "certificate in PEM"))?
+            }
+            None => Vec::new(),
+        };
+        let own = match &tls.client {
+            Some((certificate, key)) => {
+                let mut pem = read(certificate)?;
+                pem.push(b'\n');
+                pem.extend(read(key)?);
+                let own = reqwest::Identity::from_pem(&pem);
+                Some(own.map_err(content(certificate, "certificate and key in PEM"))?)
+            }
+            None => None,
+        };
+        let builder = || {
+            let mut builder = reqwest::Client::builder()
+                .user_agent(agent.clone())
+                .http1_only()
+                .tls_info(true)
+                .connect_timeout(CONNECT)
+                .read_timeout(READ)
+                .timeout(WHOLE)
+                .pool_idle_timeout(Duration::from_secs(90))
+                .redirect(same_origin_redirects());
+            if !certificates.is_empty() {
+                builder = builder.tls_certs_merge(certificates.clone());
+            }
+            if let Some(own) = &own {
+                builder = builder.identity(own.clone());
+            }
+            builder
+        };
+        let http = build(builder, &base)?;
         Ok(Client {
             http,
             base,
@@ -274,6 +297,26 @@ impl Client {
                 None => return (outcome, body),
             }
         }
+    }
+}
+
+/// A client of `base`. A host without certificates of authorities has what plain HTTP needs.
+pub(crate) fn build(
+    builder: impl Fn() -> reqwest::ClientBuilder,
+    base: &BaseUrl,
+) -> Result<reqwest::Client, ClientError> {
+    let source = match builder().build() {
+        Ok(client) => return Ok(client),
+        Err(error) => error,
+    };
+    // Whatever else is wrong with it is wrong without them, too.
+    let Ok(client) = builder().tls_certs_only([]).build() else {
+        return Err(ClientError::Build(source));
+    };
+    let base = base.origin();
+    match base.starts_with("https:") {
+        true => Err(ClientError::NoAuthorities { base, source }),
+        false => Ok(client),
     }
 }
 

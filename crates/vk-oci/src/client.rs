@@ -85,6 +85,8 @@ pub struct Client {
     http: reqwest::Client,
     /// For loopback.
     local: reqwest::Client,
+    /// Whether anybody's certificate can be verified: a host may have no authorities.
+    verifies: bool,
     pub(crate) origins: Origins,
     pub(crate) config: Config,
     pub(crate) tokens: Tokens,
@@ -96,15 +98,16 @@ impl Client {
     /// # Errors
     /// Authorities that cannot be read.
     pub fn new(config: Config) -> Result<Self, Error> {
-        let http = connector(&config, reqwest::Client::builder())?;
+        let (http, verifies) = connector(&config, reqwest::Client::builder)?;
         // As Go does: a proxy of the environment is no way to this host itself.
-        let local = connector(&config, reqwest::Client::builder().no_proxy())?;
+        let (local, _) = connector(&config, || reqwest::Client::builder().no_proxy())?;
         let origins = Origins {
             insecure: config.insecure.clone(),
         };
         Ok(Self {
             http,
             local,
+            verifies,
             origins,
             config,
             tokens: Tokens::default(),
@@ -280,25 +283,39 @@ fn for_platform(found: Image, wanted: &Platform) -> Result<Image, Error> {
     })
 }
 
+/// A connection's maker, and whether it can verify certificates. Without authorities on the host there
+/// is one all the same: registries in plain HTTP need none, nor does an image that is here.
 fn connector(
     config: &Config,
-    mut builder: reqwest::ClientBuilder,
-) -> Result<reqwest::Client, Error> {
+    builder: impl Fn() -> reqwest::ClientBuilder,
+) -> Result<(reqwest::Client, bool), Error> {
     let setup = |error: reqwest::Error| Error::Setup {
         what: error.to_string(),
     };
+    let mut authorities = Vec::new();
     for pem in &config.authorities {
-        let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(setup)?;
-        builder = builder.tls_certs_merge(certificates);
+        authorities.extend(reqwest::Certificate::from_pem_bundle(pem).map_err(setup)?);
     }
-    builder
-        .user_agent(concat!("vk/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false)
-        .connect_timeout(config.connect_timeout)
-        .read_timeout(config.idle_timeout)
-        .build()
-        .map_err(setup)
+    let builder = || {
+        builder()
+            .user_agent(concat!("vk/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(config.connect_timeout)
+            .read_timeout(config.idle_timeout)
+    };
+    let verifying = match authorities.is_empty() {
+        true => builder(),
+        false => builder().tls_certs_merge(authorities),
+    };
+    let error = match verifying.build() {
+        Ok(client) => return Ok((client, true)),
+        Err(error) => error,
+    };
+    match builder().tls_certs_only([]).build() {
+        Ok(client) => Ok((client, false)),
+        Err(_) => Err(setup(error)),
+    }
 }
 
 fn manifest_path(image: &Reference) -> String {

@@ -83,11 +83,17 @@ impl Desk {
 
     /// Runs the program with the configuration, and nothing on its standard input.
     pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        self.run_with(&[], arguments)
+    }
+
+    /// The same, with this in its environment.
+    pub(crate) fn run_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Said {
         let out = Command::new(program())
             .arg("--config")
             .arg(self.path("config.toml"))
             .args(arguments)
             .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .output()
             .unwrap();

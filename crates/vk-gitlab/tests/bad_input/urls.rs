@@ -1,6 +1,8 @@
 //! URLs of GitLab and of hubs.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 
 use crate::desk::Desk;
 
@@ -176,4 +178,48 @@ fn what_is_no_enrolment_token_or_ca_is_refused_before_the_hub_is_asked() {
     );
     assert!(!desk.path("state/hub").exists());
     fs::remove_dir_all(desk.path("state")).unwrap();
+}
+
+/// A host without certificates of authorities, as a small container is, serves a GitLab in plain HTTP;
+/// for one in https it is told what to do.
+#[test]
+fn only_https_needs_the_hosts_certificates() {
+    let desk = Desk::new();
+    desk.file("none", "", 0o600);
+    let (none, nowhere) = (desk.shown("none"), desk.shown("nowhere"));
+    let bare = [("SSL_CERT_FILE", &*none), ("SSL_CERT_DIR", &*nowhere)];
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let gitlab = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+        let first = head.next().unwrap().unwrap();
+        while !head.next().unwrap().unwrap().is_empty() {}
+        let answer = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        stream.write_all(answer.as_bytes()).unwrap();
+        first
+    });
+    let url = |scheme: &str| {
+        desk.configure(&format!(
+            "state_dir = \"state\"\n[gitlab]\nurl = \"{scheme}://127.0.0.1:{port}\"\n[[runners]]\n\
+             name = \"ci\"\ntoken_file = \"ci.token\"\n"
+        ));
+    };
+    url("https");
+    let said = desk.run_with(&bare, &["verify"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let what = format!(
+        "https://127.0.0.1:{port} cannot be spoken to, since this host has no certificates of \
+         authorities: install the package ca-certificates, or name a file with GitLab's CA"
+    );
+    assert!(said.err.contains(&what), "{said:?}");
+    url("http");
+    let said = desk.run_with(&bare, &["verify"]);
+    let asked = gitlab.join().unwrap();
+    assert!(asked.starts_with("POST /api/v4/runners/verify "), "{asked}");
+    assert!(!said.err.contains("certificates"), "{said:?}");
+    assert!(
+        said.out.contains("ci") || said.err.contains("ci"),
+        "{said:?}"
+    );
 }

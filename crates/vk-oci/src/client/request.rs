@@ -177,6 +177,15 @@ impl Client {
     ) -> Result<Response, Error> {
         let mut url = first.clone();
         for _ in 0..=HOPS_MAX {
+            if url.scheme() == "https" && !self.verifies {
+                return Err(Error::Setup {
+                    what: format!(
+                        "{} shows a certificate, and this host has none of authorities to verify \
+                         it by: install the package ca-certificates",
+                        authority(&url)
+                    ),
+                });
+            }
             let http = if is_loopback(&url) {
                 &self.local
             } else {

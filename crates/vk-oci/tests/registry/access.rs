@@ -358,3 +358,36 @@ async fn a_registry_that_recovers_is_asked_again() {
         .await
         .unwrap();
 }
+
+/// Set in a process that has no certificates of authorities, as a small container has none.
+const BARE: &str = "VK_OCI_TEST_BARE";
+
+#[tokio::test]
+async fn only_https_needs_the_hosts_certificates() {
+    if std::env::var_os(BARE).is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty");
+        std::fs::write(&empty, "").unwrap();
+        let mut bare = std::process::Command::new(std::env::current_exe().unwrap());
+        bare.args(["--exact", "access::only_https_needs_the_hosts_certificates"]);
+        bare.env("SSL_CERT_FILE", &empty).env(BARE, "1");
+        bare.env("SSL_CERT_DIR", dir.path().join("nowhere"));
+        let ran = bare.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let served = Served::new();
+    let server = Server::new(move |request: &crate::Request| served.answer(request));
+    let client = client();
+    client.resolve(&image(&server), &platform()).await.unwrap();
+    let far = "registry.invalid/a:1".parse().unwrap();
+    let error = client.digest_of(&far).await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("registry.invalid"), "{said}");
+    assert!(
+        said.contains("install the package ca-certificates"),
+        "{said}"
+    );
+    assert_eq!(error.failure(), Failure::Local);
+}

@@ -53,7 +53,7 @@ impl<'a> LfsClient<'a> {
         ca_pem: Option<&'a str>,
         own: String,
     ) -> Result<Self, GitError> {
-        let http = builder(ca_pem)?.build().map_err(lfs)?;
+        let http = build(|| builder(ca_pem))?;
         Ok(LfsClient {
             http,
             token,
@@ -76,12 +76,14 @@ impl<'a> LfsClient<'a> {
         }
         let looked = foreign::look(&origin, &self.own).await;
         let looked = looked.map_err(|why| GitError::Lfs(format!("{}: {why}", shown(url))))?;
-        let mut builder = builder(self.ca_pem)?;
-        if let Some(Looked { host, port, at }) = looked {
-            let at: Vec<_> = at.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
-            builder = builder.resolve_to_addrs(&host, &at);
-        }
-        let client = builder.build().map_err(lfs)?;
+        let client = build(|| {
+            let mut builder = builder(self.ca_pem)?;
+            if let Some(Looked { host, port, at }) = &looked {
+                let at: Vec<_> = at.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
+                builder = builder.resolve_to_addrs(host, &at);
+            }
+            Ok(builder)
+        })?;
         let mut others = self.others();
         if others.len() >= OTHERS_MAX {
             others.clear();
@@ -254,6 +256,16 @@ fn builder(ca_pem: Option<&str>) -> Result<ClientBuilder, GitError> {
         builder = builder.tls_certs_merge(certificates);
     }
     Ok(builder)
+}
+
+/// A host without certificates of authorities has what plain HTTP needs.
+fn build(builder: impl Fn() -> Result<ClientBuilder, GitError>) -> Result<Client, GitError> {
+    let error = match builder()?.build() {
+        Ok(client) => return Ok(client),
+        Err(error) => error,
+    };
+    let without = builder()?.tls_certs_only([]).build();
+    without.map_err(|_| lfs(error))
 }
 
 fn join(base: Option<&Url>, url: &str) -> Result<Url, GitError> {
