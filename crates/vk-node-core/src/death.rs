@@ -11,9 +11,16 @@ use serde::{Deserialize, Serialize};
 pub struct Death {
     /// How it ended.
     pub by: By,
-    /// Processes that the kernel ended for want of memory while it ran: of the node's control group,
-    /// or of the host where it has none of its own.
+    /// Processes of the node's control group that the kernel ended for want of memory while it ran.
     pub oom_kills: u64,
+    /// The same of the whole host, where no control group counts them: it may have been anybody's.
+    #[serde(skip_serializing_if = "is_none")]
+    pub host_oom_kills: u64,
+}
+
+/// For serde, which hands out references.
+const fn is_none(kills: &u64) -> bool {
+    *kills == 0
 }
 
 /// How a job's process ended.
@@ -53,7 +60,13 @@ impl fmt::Display for Death {
             By::Unseen => f.write_str("nobody saw how, since the node's daemon was restarted")?,
         }
         if self.oom_kills == 0 {
-            return Ok(());
+            return match self.host_oom_kills {
+                0 => Ok(()),
+                _ => f.write_str(
+                    "; the host's memory ran out at about that time, and whether the kernel ended \
+                     this process for it or others is not known",
+                ),
+            };
         }
         let likely = match self.by {
             By::Signal { signal: 9 } => "probably for want of memory: ",
@@ -103,7 +116,14 @@ mod tests {
     /// FAIL-34
     #[test]
     fn each_death_is_told_apart() {
-        let of = |by, oom_kills| Death { by, oom_kills }.to_string();
+        let of = |by, oom_kills| {
+            let death = Death {
+                by,
+                oom_kills,
+                ..Death::default()
+            };
+            death.to_string()
+        };
         let told = [
             (of(By::Reboot, 0), "the node's host was restarted"),
             // Counters of two starts of a host are no difference.
@@ -141,6 +161,32 @@ mod tests {
         let later = r#"{"by":{"by":"frost","degrees":-3},"oom_kills":1,"mood":"bad"}"#;
         let read: Death = serde_json::from_str(later).unwrap();
         let by = By::Unseen;
-        assert_eq!(read, Death { by, oom_kills: 1 });
+        let expected = Death {
+            by,
+            oom_kills: 1,
+            ..Death::default()
+        };
+        assert_eq!(read, expected);
+    }
+
+    /// FAIL-34: what the whole host's counter says is nobody's death for a fact.
+    #[test]
+    fn a_host_without_memory_is_told_and_nobody_is_said_to_have_died_of_it() {
+        let of = |by, host_oom_kills| {
+            let death = Death {
+                by,
+                host_oom_kills,
+                ..Death::default()
+            };
+            death.to_string()
+        };
+        let killed = By::Signal { signal: 9 };
+        assert_eq!(
+            of(killed, 3),
+            "it was killed by signal 9 (SIGKILL); the host's memory ran out at about that time, and \
+             whether the kernel ended this process for it or others is not known"
+        );
+        assert_eq!(of(killed, 0), "it was killed by signal 9 (SIGKILL)");
+        assert_eq!(of(By::Reboot, 3), "the node's host was restarted");
     }
 }

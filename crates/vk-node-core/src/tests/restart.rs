@@ -48,7 +48,10 @@ fn a_job_whose_process_died_is_cleaned_up_and_ends_interrupted() {
     node.run(1);
     node.job(1, JobEvent::Output { len: 100 });
     let by = By::Signal { signal: 11 };
-    let death = Death { by, oom_kills: 0 };
+    let death = Death {
+        by,
+        ..Death::default()
+    };
     let effects = node.job(
         1,
         JobEvent::Ended {

@@ -116,7 +116,10 @@ mod tests {
 
     fn died() -> DeadEnd {
         let by = By::Signal { signal: 9 };
-        let death = Death { by, oom_kills: 0 };
+        let death = Death {
+            by,
+            ..Death::default()
+        };
         DeadEnd::Died { death }
     }
 

@@ -25,8 +25,11 @@ pub(crate) struct Began {
     boot: String,
     /// The process's control group, from the root of all.
     cgroup: Option<String>,
-    /// Processes that had been ended for want of memory when it began.
-    oom_kills: Option<u64>,
+    /// Processes of the group that had been ended for want of memory when it began; none where it
+    /// counts none.
+    group_oom_kills: Option<u64>,
+    /// Of the whole host.
+    host_oom_kills: Option<u64>,
 }
 
 impl Began {
@@ -34,9 +37,15 @@ impl Began {
     pub(crate) fn now() -> Began {
         let cgroup = fs::read_to_string("/proc/self/cgroup");
         let cgroup = cgroup.ok().and_then(|text| own_cgroup(&text));
+        Self::with(Path::new("/"), cgroup)
+    }
+
+    /// Of a process in a control group, with counters below a root.
+    fn with(root: &Path, cgroup: Option<String>) -> Began {
         Began {
             boot: boot_id(),
-            oom_kills: oom_kills(Path::new("/"), cgroup.as_deref()),
+            group_oom_kills: oom_kills_of_group(root, cgroup.as_deref()),
+            host_oom_kills: oom_kills_of_host(root),
             cgroup,
         }
     }
@@ -44,19 +53,40 @@ impl Began {
     /// What is known of the process's death, where this is how it began and `exit` what its parent
     /// saw, if that was here.
     pub(crate) fn died(&self, exit: Option<ExitStatus>) -> Death {
+        self.died_with(Path::new("/"), exit)
+    }
+
+    fn died_with(&self, root: &Path, exit: Option<ExitStatus>) -> Death {
         let by = match exit {
             Some(status) => by(status),
             None if is_other_boot(&self.boot, &boot_id()) => By::Reboot,
             None => By::Unseen,
         };
-        let after = oom_kills(Path::new("/"), self.cgroup.as_deref());
-        let oom_kills = match (self.oom_kills, after, by) {
-            // Counters begin anew with the host.
-            (_, _, By::Reboot) => 0,
-            (Some(before), Some(after), _) => after.saturating_sub(before),
-            _ => 0,
+        // Counters begin anew with the host.
+        if by == By::Reboot {
+            return Death {
+                by,
+                ..Death::default()
+            };
+        }
+        let group = oom_kills_of_group(root, self.cgroup.as_deref());
+        let since = |before: Option<u64>, after: Option<u64>| match (before, after) {
+            (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+            _ => None,
         };
-        Death { by, oom_kills }
+        // The host's counter is asked where the group has none: it may be of anybody.
+        let (oom_kills, host_oom_kills) = match since(self.group_oom_kills, group) {
+            Some(kills) => (kills, 0),
+            None => {
+                let of_host = since(self.host_oom_kills, oom_kills_of_host(root));
+                (0, of_host.unwrap_or(0))
+            }
+        };
+        Death {
+            by,
+            oom_kills,
+            host_oom_kills,
+        }
     }
 }
 
@@ -72,7 +102,8 @@ fn is_other_boot(then: &str, now: &str) -> bool {
     !then.is_empty() && !now.is_empty() && then != now
 }
 
-fn boot_id() -> String {
+/// Which start of the host this is; empty where it cannot be told.
+pub(super) fn boot_id() -> String {
     if cfg!(feature = "kill-points")
         && let Ok(id) = std::env::var(TEST_BOOT_ID)
     {
@@ -90,19 +121,22 @@ fn own_cgroup(text: &str) -> Option<String> {
     is_plain.then(|| path.to_owned())
 }
 
-/// Processes that the kernel ended for want of memory: of a control group, else of the whole host.
-fn oom_kills(root: &Path, cgroup: Option<&str>) -> Option<u64> {
-    let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
-    let count = |path: &Path| {
-        let text = fs::read_to_string(path).ok()?;
-        let mut lines = text.lines();
-        lines.find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
-    };
-    let of_group = cgroup.and_then(|group| {
-        let path = Path::new(CGROUPS).join(group).join("memory.events");
-        count(&inside(&path))
-    });
-    of_group.or_else(|| count(&inside(Path::new("/proc/vmstat"))))
+/// Processes that the kernel ended for want of memory: of a control group.
+fn oom_kills_of_group(root: &Path, cgroup: Option<&str>) -> Option<u64> {
+    let groups = CGROUPS.strip_prefix('/').unwrap_or(CGROUPS);
+    let group = root.join(groups).join(cgroup?);
+    oom_kills(&group.join("memory.events"))
+}
+
+/// The same of the whole host.
+fn oom_kills_of_host(root: &Path) -> Option<u64> {
+    oom_kills(&root.join("proc/vmstat"))
+}
+
+fn oom_kills(counters: &Path) -> Option<u64> {
+    let text = fs::read_to_string(counters).ok()?;
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -127,19 +161,48 @@ mod tests {
     }
 
     #[test]
-    fn kills_for_want_of_memory_are_the_groups_where_it_counts_them() {
-        let root = tempfile::tempdir().unwrap();
-        let group = root.path().join("sys/fs/cgroup/a/b");
+    fn kills_for_want_of_memory_are_the_groups_or_the_hosts_and_never_mixed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let group = root.join("sys/fs/cgroup/a/b");
         fs::create_dir_all(&group).unwrap();
-        fs::create_dir_all(root.path().join("proc")).unwrap();
-        assert_eq!(oom_kills(root.path(), Some("a/b")), None);
-        let vmstat = root.path().join("proc/vmstat");
-        fs::write(vmstat, "pgfault 3\noom_kill 12\n").unwrap();
-        assert_eq!(oom_kills(root.path(), Some("a/b")), Some(12));
+        fs::create_dir_all(root.join("proc")).unwrap();
+        fs::write(root.join("proc/vmstat"), "pgfault 3\noom_kill 12\n").unwrap();
+        assert_eq!(oom_kills_of_group(root, Some("a/b")), None);
+        assert_eq!(oom_kills_of_group(root, None), None);
+        assert_eq!(oom_kills_of_host(root), Some(12));
         let events = "low 0\nhigh 0\nmax 4\noom 2\noom_kill 1\noom_group_kill 0\n";
         fs::write(group.join("memory.events"), events).unwrap();
-        assert_eq!(oom_kills(root.path(), Some("a/b")), Some(1));
-        assert_eq!(oom_kills(root.path(), None), Some(12));
+        assert_eq!(oom_kills_of_group(root, Some("a/b")), Some(1));
+    }
+
+    /// FAIL-34: a group that counts is believed, and the host's counter is nobody's in particular.
+    #[test]
+    fn where_no_group_counts_the_hosts_counter_is_told_as_the_hosts() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let (proc, group) = (root.join("proc"), root.join("sys/fs/cgroup/a"));
+        fs::create_dir_all(&proc).unwrap();
+        fs::create_dir_all(&group).unwrap();
+        let host = |kills: u64| fs::write(proc.join("vmstat"), format!("oom_kill {kills}\n"));
+        host(12).unwrap();
+        let began = Began::with(root, Some("a".to_owned()));
+        let told = |began: &Began| {
+            let death = began.died_with(root, None);
+            (death.oom_kills, death.host_oom_kills)
+        };
+        assert_eq!(told(&began), (0, 0));
+        host(14).unwrap();
+        assert_eq!(told(&began), (0, 2));
+        // A group that counts from now on says nothing of before.
+        let events = group.join("memory.events");
+        fs::write(&events, "oom_kill 7\n").unwrap();
+        assert_eq!(told(&began), (0, 2));
+        let began = Began::with(root, Some("a".to_owned()));
+        host(20).unwrap();
+        assert_eq!(told(&began), (0, 0));
+        fs::write(&events, "oom_kill 8\n").unwrap();
+        assert_eq!(told(&began), (1, 0));
     }
 
     /// FAIL-34

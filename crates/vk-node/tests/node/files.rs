@@ -199,7 +199,11 @@ fn records() -> Vec<Record> {
         },
     };
     let by = By::Signal { signal: 9 };
-    let death = Death { by, oom_kills: 1 };
+    let death = Death {
+        by,
+        oom_kills: 1,
+        ..Death::default()
+    };
     let why = "no program".to_owned();
     let commanded = |n, outcome, standing| Record::Commanded {
         id: CommandId::from_bytes([n; 16]),
