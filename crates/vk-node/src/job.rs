@@ -9,4 +9,5 @@ pub mod process;
 mod serve;
 pub(crate) mod socket;
 pub mod spawn;
+pub mod start_file;
 pub mod wire;

@@ -22,6 +22,7 @@ use super::operate::{Answer, Reply, Waiting};
 use crate::admin::Call;
 use crate::job::attend::{News, Orders};
 use crate::job::spawn::JobProgram;
+use crate::job::start_file::{self, Moment};
 use crate::metrics::{Metrics, Snapshot, Tally};
 use crate::past_runs::PastRuns;
 use crate::session::{Outbox, Told, chain};
@@ -282,7 +283,7 @@ impl Actor {
             spec_bytes,
             history_mib: self.history_mib(ci_job),
         };
-        let start = serde_json::to_vec(&message).ok();
+        let start = start_file::write(&message, &Moment::now());
         let start = start.map(|json| StartFile { job, json });
         let received = unix_millis();
         self.hub_input(message, facts, start);

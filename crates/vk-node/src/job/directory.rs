@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use vk_hub_proto::JobId;
-use vk_hub_proto::dispatch::HubJobMessage;
-use vk_hub_proto::job::{CiJob, JobResult, JobSpec};
+use vk_hub_proto::job::JobResult;
 use vk_node_core::io::RunPlan;
 
 use super::death::Began;
 use super::left;
+use super::start_file::{self, Moment, Started};
 use super::wire::Progress;
 use crate::durable::{
     FileError, private_dir, read_bounded, remove_file, remove_tree, sync_dir, write_private,
@@ -150,20 +150,15 @@ impl JobDir {
     ///
     /// # Errors
     /// The file is gone or damaged; what it holds is not repeated.
-    pub fn start(&self) -> Result<Box<CiJob>, JobDirError> {
+    pub fn start(&self) -> Result<Started, JobDirError> {
         let path = self.file("start.json");
         let damaged = |why: &str| JobDirError::Damaged {
             path: path.clone(),
             why: why.to_owned(),
         };
         let json = read_bounded(&path, START_BYTES)?.ok_or_else(|| damaged("it is missing"))?;
-        match serde_json::from_slice(&json) {
-            Ok(HubJobMessage::Start {
-                spec: JobSpec::GitlabCi(job),
-                ..
-            }) => Ok(job),
-            _ => Err(damaged("it holds no start message")),
-        }
+        let read = start_file::read(&json, &Moment::now());
+        read.ok_or_else(|| damaged("it holds no start message"))
     }
 
     /// Removes the start message, and so every secret of the job (CRED-15).

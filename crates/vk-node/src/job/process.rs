@@ -25,6 +25,7 @@ use vk_node_core::ledger::Resource;
 use super::closing::close_output;
 use super::directory::{JobDir, JobDirError};
 use super::serve;
+use super::start_file::{RegistryToken, Started};
 use super::wire::Progress;
 use crate::durable::FileError;
 use crate::past_runs::PastRuns;
@@ -65,6 +66,8 @@ pub struct Assignment {
     pub dir: PathBuf,
     /// The job, with its secrets.
     pub spec: Box<CiJob>,
+    /// The registry token that came with it.
+    pub registry: Option<RegistryToken>,
     /// Its share of the node.
     pub plan: RunPlan,
     /// What the daemon's program left for this one.
@@ -146,7 +149,7 @@ pub fn run<R: Runner>(
         return Err(ProcessError::Began(dir.to_owned()));
     }
     let plan = job.plan()?;
-    let spec = job.start()?;
+    let Started { spec, registry } = job.start()?;
     job.mark_began()?;
     let runner = runner().map_err(ProcessError::Run)?;
     let past_runs = plan.past_runs.map(|dir| PastRuns::in_dir(dir).of(&spec));
@@ -155,6 +158,7 @@ pub fn run<R: Runner>(
         job: job.job(),
         dir: dir.to_owned(),
         spec,
+        registry,
         plan: plan.run,
         settings: plan.settings,
     };

@@ -18,6 +18,7 @@ use crate::gate;
 
 /// A token that must be nowhere but in the start message's file.
 pub const TOKEN: &str = "t0ken-of-this-job";
+pub const REGISTRY_TOKEN: &str = "t0ken-for-its-registry";
 
 /// The program of scripted jobs.
 pub fn program() -> JobProgram {
@@ -108,6 +109,17 @@ async fn run(
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match word {
             "say" => say(&job.dir, &progress, rest),
+            "registry" => {
+                let token = job.registry.clone().unwrap();
+                assert_eq!(token.token.expose(), REGISTRY_TOKEN);
+                let left = token.expires_at - std::time::Instant::now();
+                let of = token.repository.unwrap();
+                say(
+                    &job.dir,
+                    &progress,
+                    &format!("{of} {}", left.as_secs() / 7_000),
+                );
+            }
             "pid" => say(&job.dir, &progress, &std::process::id().to_string()),
             "leave" => {
                 // As a git of a job's: in a group of its own.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use vk_hub_proto::client::{CancelMode, Envelope};
-use vk_hub_proto::dispatch::{HubJobMessage, LeaseState, NodeJobMessage, OfferReply, RunState};
+use vk_hub_proto::dispatch::{
+    HubJobMessage, LeaseState, NodeJobMessage, OfferReply, RegistryGrant, RunState,
+};
 use vk_hub_proto::job::FailureClass;
 use vk_hub_proto::node_session::{NodeMessage, RefusedCode};
 use vk_hub_proto::{JobId, ReservationId};
@@ -13,7 +15,7 @@ use vk_node::view::JobState;
 use crate::daemon::{Daemon, Node, REFUSED};
 use crate::gate::Gate;
 use crate::hub::{Hub, Session};
-use crate::scripted::{TOKEN, start};
+use crate::scripted::{REGISTRY_TOKEN, TOKEN, start};
 
 pub fn id(number: u8) -> JobId {
     JobId::from_bytes([number; 16])
@@ -62,7 +64,7 @@ pub async fn end(session: &mut Session) -> NodeJobMessage {
     }
 }
 
-/// DISP-15, FLOW-16, DISP-41, DISP-53, CRED-15
+/// DISP-15, FLOW-16, DISP-41, DISP-53, CRED-15, REG-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_from_its_offer_to_the_end_of_its_directory() {
     let (_hub, node, daemon, mut session) = ready().await;
@@ -87,7 +89,7 @@ async fn a_job_from_its_offer_to_the_end_of_its_directory() {
 
     let script = [
         "boot".to_owned(),
-        "say hello".to_owned(),
+        "registry".to_owned(),
         gate.line(),
         "exit 3".to_owned(),
     ];
@@ -99,7 +101,12 @@ async fn a_job_from_its_offer_to_the_end_of_its_directory() {
         reservation: Some(reservation),
         envelope,
         spec,
-        registry: None,
+        registry: Some(Box::new(RegistryGrant {
+            username: "vk-job".to_owned(),
+            token: REGISTRY_TOKEN.into(),
+            expires_in_secs: 7_800,
+            repository: Some("a/b".to_owned()),
+        })),
     };
     session.job(message.clone()).await;
     let accepted = NodeJobMessage::Job {
@@ -108,17 +115,15 @@ async fn a_job_from_its_offer_to_the_end_of_its_directory() {
     };
     assert_eq!(session.next_job().await, accepted);
     let start_file = node.job(9).path().join("start.json");
-    assert!(
-        std::fs::read_to_string(&start_file)
-            .unwrap()
-            .contains(TOKEN)
-    );
+    let kept = std::fs::read_to_string(&start_file).unwrap();
+    assert!(kept.contains(TOKEN) && kept.contains(REGISTRY_TOKEN));
     let NodeJobMessage::Lease { state, .. } = session.next_job().await else {
         panic!("the lease's end is due")
     };
     assert!(matches!(state, LeaseState::Gone { .. }));
 
-    assert_eq!(session.output(0, 6).await, "hello\n");
+    // The whole of its life is before it.
+    assert_eq!(session.output(0, 6).await, "a/b 1\n");
     let standing = gate.reached();
     // Sent again it is answered with its present state, and runs once.
     session.job(message).await;
@@ -168,7 +173,8 @@ async fn a_job_from_its_offer_to_the_end_of_its_directory() {
     assert!(gate.is_empty());
     assert!(daemon.terminate().success());
     let journal = std::fs::read(node.state.journal()).unwrap();
-    assert!(!String::from_utf8_lossy(&journal).contains(TOKEN));
+    let journal = String::from_utf8_lossy(&journal);
+    assert!(!journal.contains(TOKEN) && !journal.contains(REGISTRY_TOKEN));
 }
 
 /// DISP-48, DISP-49, FAIL-22, FAIL-34, DISP-15

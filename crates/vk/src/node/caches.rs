@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use vk_driver::Caches;
+use vk_driver::{CacheGrant, Caches};
 use vk_image::{Credential, Password};
 use vk_node::config::Config;
+use vk_node::job::start_file::RegistryToken;
 
 /// Bytes of a password's file, and of one of certificates.
 const FILE_MAX: u64 = 1 << 20;
@@ -37,6 +38,20 @@ impl CacheSettings {
             password_file,
             insecure: config.insecure_registries.iter().any(|one| one == host),
             job_token_only: registry.job_token_only,
+        }
+    }
+
+    /// For a job that came with this token.
+    pub(crate) fn caches_of(&self, token: Option<RegistryToken>) -> Caches {
+        let granted = token.map(|token| CacheGrant {
+            username: token.username,
+            token: Password::new(token.token.expose().to_owned()),
+            expires_at: token.expires_at,
+            repository: token.repository,
+        });
+        Caches {
+            granted,
+            ..self.caches()
         }
     }
 

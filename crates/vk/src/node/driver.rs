@@ -95,7 +95,7 @@ fn context(
         artifacts: ArtifactsAt::GitLab,
         boot_limit: Duration::from_secs(settings.boot_timeout_secs),
         artifact_cap: ARTIFACT_CAP,
-        caches: settings.caches.caches(),
+        caches: settings.caches.caches_of(job.registry),
         kill: KillPoints::from_env()?,
     })
 }
