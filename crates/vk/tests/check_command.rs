@@ -24,6 +24,11 @@ fn vk() -> PathBuf {
 /// What the check of the network finds under a configuration, in a mount namespace where a shell has
 /// done something first; and the exit code.
 fn network(config: &str, first: &str) -> (Option<i32>, Value) {
+    checked("network", config, first)
+}
+
+/// The same of another check.
+fn checked(only: &str, config: &str, first: &str) -> (Option<i32>, Value) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("vk.toml");
     fs::write(&file, format!("state_dir = \"state\"\n{config}")).unwrap();
@@ -31,7 +36,7 @@ fn network(config: &str, first: &str) -> (Option<i32>, Value) {
     let ran = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
         .arg(vk())
-        .args(["check", "--only", "network", "--json", "--config"])
+        .args(["check", "--only", only, "--json", "--config"])
         .arg(&file)
         .output()
         .unwrap();
@@ -89,4 +94,61 @@ fn a_network_without_walls_or_without_vms_is_refused() {
         let remedy = found["remedy"].as_str().unwrap();
         assert!(remedy.contains(&format!("executor.vm.{key}")), "{found}");
     }
+}
+
+/// A `/dev` of the test's own, with `kvm` in it as a shell makes it there; what the check of KVM finds,
+/// where the guest is this bundle.
+fn kvm(bundle: &Path, make: &str) -> Value {
+    let dev = tempfile::tempdir().unwrap();
+    let first = format!(
+        "cd {}; mount -t tmpfs none .; cd .
+         for device in null zero full random urandom tty; do
+             touch $device; mount --bind /dev/$device $device
+         done
+         ln -s /proc/self/fd fd; mkdir shm
+         {make}
+         mount --rbind . /dev; cd /",
+        dev.path().display()
+    );
+    // The walls' own needs are another check's.
+    let config = format!("[executor.vm]\nbundle = {bundle:?}\n");
+    let (code, found) = checked("kvm", &config, &first);
+    // Guests run without it, slower.
+    assert_eq!(code, Some(0), "{found}");
+    assert_eq!(found["verdict"], "warn", "{found}");
+    found
+}
+
+#[test]
+fn a_kvm_that_is_not_there_or_may_not_be_opened_is_told_with_what_to_do() {
+    let nowhere = Path::new("/nowhere");
+    let absent = kvm(nowhere, "true");
+    let what = absent["what"].as_str().unwrap();
+    assert!(what.contains("/dev/kvm does not exist"), "{absent}");
+    assert!(what.contains("load kvm_intel or kvm_amd"), "{absent}");
+    assert!(what.contains("VMs run without KVM"), "{absent}");
+    // Root may open what it likes, as long as it has root's capabilities.
+    let plain = "exec setpriv --bounding-set=-all --inh-caps=-all \"$0\" \"$@\"";
+    let denied = kvm(
+        nowhere,
+        &format!("touch kvm; chmod 0 kvm; mount --rbind . /dev; cd /; {plain}"),
+    );
+    let what = denied["what"].as_str().unwrap();
+    assert!(what.contains("this user may not open /dev/kvm"), "{denied}");
+    assert!(what.contains("group that owns the device"), "{denied}");
+}
+
+/// A device that opens and does not speak KVM's API, as one of another version would not.
+#[test]
+fn a_kvm_of_another_version_is_told_by_what_qemu_says_of_it() {
+    let Some(root) = std::env::var_os("VK_TEST_ROOT") else {
+        println!("needs a boot bundle: VK_TEST_ROOT is not set");
+        return;
+    };
+    let bundle = Path::new(&root).join("guest");
+    let found = kvm(&bundle, "touch kvm; mount --bind /dev/null kvm");
+    let what = found["what"].as_str().unwrap();
+    assert!(what.contains("QEMU fails under /dev/kvm"), "{found}");
+    assert!(what.contains("kvm version too old"), "{found}");
+    assert!(what.contains("VMs run without KVM"), "{found}");
 }
