@@ -129,8 +129,60 @@ pub(super) async fn daemon(config: &Config) -> Found {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncBufReadExt as _;
+    use tokio::net::TcpListener;
+
     use super::super::Verdict;
     use super::*;
+
+    /// What the check of the clock finds on a host that has joined a hub, which answers with these
+    /// lines.
+    async fn clock_beside(lines: &str) -> Found {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.toml");
+        std::fs::write(&file, "state_dir = \"state\"\n").unwrap();
+        let config = Config::read(Some(&file)).unwrap();
+        let state = StateDir::open(&config.state_dir).unwrap();
+        let enrolment = Enrolment {
+            hub: format!("http://{at}").parse().unwrap(),
+            id: NodeId::from_bytes([7; 16]),
+            key: state.enrolment().joining_key().unwrap(),
+            ca_pem: None,
+        };
+        state.enrolment().save(&enrolment).unwrap();
+        let hub = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = tokio::io::BufReader::new(stream);
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                assert_ne!(stream.read_line(&mut line).await.unwrap(), 0);
+            }
+            let answer = format!("HTTP/1.1 404 Not Found\r\n{lines}content-length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        };
+        let (found, ()) = tokio::join!(clock(&config), hub);
+        found
+    }
+
+    #[tokio::test]
+    async fn a_hub_with_another_time_is_warned_of() {
+        let date = |time| format!("date: {}\r\n", httpdate::fmt_http_date(time));
+        let hour = Duration::from_secs(3600);
+        for theirs in [SystemTime::now() - hour, SystemTime::now() + hour] {
+            let found = clock_beside(&date(theirs)).await;
+            assert_eq!(found.verdict, Verdict::Warn, "{}", found.what);
+            let (secs, rest) = found.what.split_once(' ').unwrap();
+            assert_eq!(rest, "s from the hub's");
+            let secs: u64 = secs.parse().unwrap();
+            assert!((3300..3900).contains(&secs), "{secs}");
+        }
+        let found = clock_beside("").await;
+        assert_eq!(found.verdict, Verdict::Skipped, "{}", found.what);
+        assert_eq!(found.what, "the hub does not say its time");
+    }
 
     #[test]
     fn the_hubs_time_is_its_answers_date() {
