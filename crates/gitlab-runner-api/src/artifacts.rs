@@ -19,7 +19,8 @@ pub use upload::{Tried, Upload, UploadEnd};
 
 /// A connection, TLS aside, is made within this.
 const CONNECT: Duration = Duration::from_secs(30);
-/// A pause in an answer that ends it.
+/// A pause in an answer that ends it; an answer to an upload that does not begin for so long after
+/// all of it was sent.
 const READ: Duration = Duration::from_secs(600);
 /// One attempt, body and all (ART-14).
 const ATTEMPT: Duration = Duration::from_secs(3600);
@@ -29,7 +30,10 @@ const REDIRECTS_MAX: usize = 5;
 /// Moves artifacts.
 #[derive(Clone, Debug)]
 pub struct ArtifactClient {
-    http: reqwest::Client,
+    /// For what is asked in a moment and answered at length.
+    down: reqwest::Client,
+    /// For what is sent at length: its answer may not begin for an hour.
+    up: reqwest::Client,
     base: BaseUrl,
 }
 
@@ -40,25 +44,28 @@ impl ArtifactClient {
     /// # Errors
     /// Certificates that cannot be read.
     pub fn new(base: BaseUrl, ca: Option<&str>, version: &str) -> Result<Self, ClientError> {
-        let mut builder = reqwest::Client::builder()
-            .user_agent(format!("vk {version} (linux/amd64)"))
-            .http1_only()
-            .connect_timeout(CONNECT)
-            .read_timeout(READ)
-            .timeout(ATTEMPT)
-            // Each is looked at: where it leads, and what may be sent there.
-            .redirect(reqwest::redirect::Policy::none());
-        if let Some(pem) = ca {
-            let parsed = Certificate::from_pem_bundle(pem.as_bytes());
-            let certificates = parsed.map_err(|source| ClientError::Content {
-                path: "the job's server_ca_pem".into(),
-                what: "certificate in PEM",
-                source,
-            })?;
-            builder = builder.tls_certs_merge(certificates);
-        }
-        let http = builder.build().map_err(ClientError::Build)?;
-        Ok(ArtifactClient { http, base })
+        let certificates = match ca {
+            Some(pem) => certificates(pem)?,
+            None => Vec::new(),
+        };
+        let builder = || {
+            let builder = reqwest::Client::builder()
+                .user_agent(format!("vk {version} (linux/amd64)"))
+                .http1_only()
+                .connect_timeout(CONNECT)
+                .timeout(ATTEMPT)
+                // Each is looked at: where it leads, and what may be sent there.
+                .redirect(reqwest::redirect::Policy::none());
+            match certificates.is_empty() {
+                true => builder,
+                false => builder.tls_certs_merge(certificates.clone()),
+            }
+        };
+        // This limit also counts while a request is being sent.
+        let down = builder().read_timeout(READ).build();
+        let down = down.map_err(ClientError::Build)?;
+        let up = builder().build().map_err(ClientError::Build)?;
+        Ok(ArtifactClient { down, up, base })
     }
 
     /// The token's header where `url` is GitLab's own origin; none elsewhere (ART-10, ART-22).
@@ -72,4 +79,12 @@ impl ArtifactClient {
         }
         headers
     }
+}
+
+fn certificates(pem: &str) -> Result<Vec<Certificate>, ClientError> {
+    Certificate::from_pem_bundle(pem.as_bytes()).map_err(|source| ClientError::Content {
+        path: "the job's server_ca_pem".into(),
+        what: "certificate in PEM",
+        source,
+    })
 }

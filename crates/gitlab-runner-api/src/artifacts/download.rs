@@ -125,7 +125,7 @@ impl ArtifactClient {
 
     async fn get(&self, url: &Url, token: &Secret) -> Result<Response, DownloadError> {
         let request = self
-            .http
+            .down
             .get(url.clone())
             .headers(self.token_for(url, token));
         let sent = request.send().await;
@@ -140,6 +140,17 @@ async fn save(mut response: Response, download: &Download<'_>) -> Result<u64, Do
             &format!("cannot write {}: {error}", download.to.display()),
         )
     };
+    let too_many = || {
+        let most = download.bytes_max;
+        failed(
+            Some(413),
+            &format!("the archive has more than {most} bytes"),
+        )
+    };
+    // What says so itself is not begun.
+    if response.content_length() > Some(download.bytes_max) {
+        return Err(too_many());
+    }
     let mut file = File::create(download.to).await.map_err(write)?;
     let mut bytes = 0_u64;
     loop {
@@ -148,11 +159,7 @@ async fn save(mut response: Response, download: &Download<'_>) -> Result<u64, Do
         let Some(chunk) = chunk else { break };
         bytes += chunk.len() as u64;
         if bytes > download.bytes_max {
-            let most = download.bytes_max;
-            return Err(failed(
-                Some(413),
-                &format!("the archive has more than {most} bytes"),
-            ));
+            return Err(too_many());
         }
         file.write_all(&chunk).await.map_err(write)?;
     }
