@@ -6,6 +6,9 @@
 
 use vk_hub_proto::job::CiJob;
 
+/// MiB of memory below which no VM boots.
+pub const MEM_MIB_MIN: u64 = 128;
+
 /// The node's default and largest VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
@@ -61,9 +64,14 @@ pub fn size(job: &CiJob, sizes: Sizes) -> Sized {
             "the job asks for {mem_mib} MiB of memory; this node gives a job at most {max_mem_mib} MiB"
         ));
     }
+    if mem_mib < MEM_MIB_MIN {
+        warnings.push(format!(
+            "the job asks for {mem_mib} MiB of memory; a VM has at least {MEM_MIB_MIN} MiB"
+        ));
+    }
     Sized {
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX).clamp(1, max_cpus),
-        mem_mib: mem_mib.clamp(1, max_mem_mib),
+        mem_mib: mem_mib.max(MEM_MIB_MIN).min(max_mem_mib),
         warnings,
     }
 }

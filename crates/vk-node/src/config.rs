@@ -358,7 +358,7 @@ fn sizes(table: &VmTable) -> Result<Sizes, Wrong> {
     if max_cpus < cpus {
         return Err(("executor.vm.max_cpus", "it is less than cpus"));
     }
-    if mem_mib < 128 {
+    if mem_mib < vk_node_core::sizing::MEM_MIB_MIN {
         return Err(("executor.vm.mem", "a VM has at least 128M"));
     }
     if max_mem_mib < mem_mib {

@@ -107,6 +107,19 @@ fn the_node_cuts_what_is_more_than_it_gives_and_says_so() {
     assert_eq!(sized(&[("MICROVM_CPUS", "99999999999")], &[]), (8, 2048, 1));
 }
 
+/// A VM that cannot boot would be told as the node's failure.
+#[test]
+fn a_job_that_asks_for_less_than_any_vm_has_gets_the_least_and_is_told() {
+    let asking = job(&[("MICROVM_MEM", "48M")], &[]);
+    let least = size(&asking, SIZES);
+    assert_eq!(least.mem_mib, MEM_MIB_MIN);
+    assert_eq!(
+        least.warnings,
+        ["the job asks for 48 MiB of memory; a VM has at least 128 MiB"]
+    );
+    assert_eq!(sized(&[("MICROVM_MEM", "128M")], &[]), (2, 128, 0));
+}
+
 #[test]
 fn what_does_not_parse_is_warned_about_without_its_value() {
     for text in [
