@@ -25,6 +25,20 @@ struct Row {
     delivered: Option<bool>,
 }
 
+/// What holds a job that GitLab waits for no more, and who ends that where it lasts.
+const LEFT: [(&str, &str); 2] = [
+    (
+        "reported",
+        "GitLab has the end, and the hub is to settle the job. Where that lasts, `vk-hub status` names \
+         what waits for an operator there, such as a rebound relay for `vk-hub gitlab approve`",
+    ),
+    (
+        "abandoned",
+        "the job failed in GitLab, and is stopped at the hub once that says whether it has it. Where \
+         that lasts, see whether the hub is up and takes this daemon (`vk-hub relays`)",
+    ),
+];
+
 impl Row {
     /// How far it is, in a word or two.
     fn how(&self) -> String {
@@ -62,7 +76,7 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
         "{:<20} {:>12} {:<34} PHASE",
         "RUNNER", "GITLAB", "HUB JOB"
     )?;
-    for row in rows {
+    for row in &rows {
         let hub_job = row.hub_job.as_deref().unwrap_or("–");
         writeln!(
             out,
@@ -71,6 +85,11 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
             row.gitlab_job,
             row.how()
         )?;
+    }
+    for (phase, means) in LEFT {
+        if rows.iter().any(|row| row.phase == phase) {
+            writeln!(out, "{phase}: {means}")?;
+        }
     }
     Ok(())
 }

@@ -95,7 +95,10 @@ impl Job {
             }
             Err(failure) if failure.code == Some(ErrorCode::NotFound) => self.view.forgotten(),
             Err(failure) => {
-                self.cancel.call.fail(now, &failure, &mut self.spread);
+                let urgency = self.urgency();
+                self.cancel
+                    .call
+                    .fail(now, &failure, urgency, &mut self.spread);
                 self.note_hub("cancel", failure, step);
             }
         }
@@ -147,7 +150,8 @@ impl Job {
                     // Not finished: it is stopped and followed once more (API-63).
                     self.view.forget_result(now);
                 }
-                self.settle.fail(now, &failure, &mut self.spread);
+                let urgency = self.urgency();
+                self.settle.fail(now, &failure, urgency, &mut self.spread);
                 self.note_hub("settle", failure, step);
             }
         }

@@ -112,7 +112,10 @@ impl Job {
                 step.effect(Effect::Note(Note::LostByHub));
             }
             Err(failure) => {
-                self.view.call.fail(now, &failure, &mut self.spread);
+                let urgency = self.urgency();
+                self.view
+                    .call
+                    .fail(now, &failure, urgency, &mut self.spread);
                 self.note_hub("view", failure, step);
             }
         }

@@ -7,7 +7,7 @@ use vk_step::{Core, Now, OpenError, Variant};
 use super::close::Cancel;
 use super::follow::View;
 use super::gitlab::GitLab;
-use super::hub_calls::HubCall;
+use super::hub_calls::{HubCall, Urgency};
 use super::relay::Relay;
 use super::store::Store;
 use super::submit::Submission;
@@ -271,6 +271,14 @@ impl Job {
     pub(super) fn next_call(&mut self) -> CallId {
         self.calls = self.calls.saturating_add(1);
         CallId(self.calls)
+    }
+
+    /// Whether GitLab still waits for what the hub is asked.
+    pub(super) fn urgency(&self) -> Urgency {
+        match self.record.as_ref().is_some_and(super::JobRecord::is_over) {
+            true => Urgency::Leftover,
+            false => Urgency::Awaited,
+        }
     }
 
     pub(super) fn note_hub(&mut self, what: &'static str, failure: HubFailure, step: &mut Step) {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vk_hub_proto::client::ErrorCode;
+
 use super::{Note, WhyGivenUp};
 
 impl Note {
@@ -68,6 +70,11 @@ impl fmt::Display for Note {
             Note::Abandoned => f.write_str(
                 "whether the hub has the job is not known: it fails in GitLab, and is stopped at the \
                  hub once that answers",
+            ),
+            Note::Hub { what, failure } if failure.code == Some(ErrorCode::Forbidden) => write!(
+                f,
+                "{what}: {failure}; tried again, once an hour at least. `vk-hub status` on the hub \
+                 names what waits for an operator there"
             ),
             Note::Hub { what, failure } => write!(f, "{what}: {failure}; tried again"),
             Note::ProxySuspected { status } => write!(

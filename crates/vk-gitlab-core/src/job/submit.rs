@@ -162,7 +162,10 @@ impl Job {
                 self.viewed(now, view, step);
             }
             Err(failure) if failure.is_retryable() => {
-                self.submission.call.fail(now, &failure, &mut self.spread);
+                let urgency = self.urgency();
+                self.submission
+                    .call
+                    .fail(now, &failure, urgency, &mut self.spread);
                 self.submission.last_failure = failure.message.clone();
                 self.submission.unsure = true;
                 self.note_hub("submission", failure, step);
@@ -202,7 +205,10 @@ impl Job {
             step.effect(Effect::Note(Note::Refused(failure)));
             return self.refuse(now, ended, step);
         }
-        self.submission.call.fail(now, &failure, &mut self.spread);
+        let urgency = self.urgency();
+        self.submission
+            .call
+            .fail(now, &failure, urgency, &mut self.spread);
         self.note_hub("submission", failure, step);
         if !abandoned {
             step.effect(Effect::Note(Note::Abandoned));

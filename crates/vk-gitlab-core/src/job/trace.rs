@@ -296,7 +296,10 @@ impl Job {
                 step.effect(Effect::Note(Note::LostByHub));
             }
             Err(failure) => {
-                self.trace.fetch.fail(now, &failure, &mut self.spread);
+                let urgency = self.urgency();
+                self.trace
+                    .fetch
+                    .fail(now, &failure, urgency, &mut self.spread);
                 self.note_hub("output", failure, step);
                 if self.relay.lost().is_some() {
                     self.output_is_gone();

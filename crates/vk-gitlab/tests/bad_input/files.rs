@@ -354,6 +354,10 @@ fn a_job_whose_end_gitlab_will_never_have_is_listed_so() {
     };
     let ends: Vec<_> = said.out.lines().filter_map(ends).collect();
     assert_eq!(ends, ["reported, undelivered", "reported"], "{said:?}");
+    let left: Vec<_> = said.out.lines().skip(3).collect();
+    assert_eq!(left.len(), 1, "{said:?}");
+    assert!(left[0].starts_with("reported: GitLab has the end, and the hub is to settle"));
+    assert!(left[0].contains("`vk-hub status`") && left[0].contains("`vk-hub gitlab approve`"));
     let said = desk.run(&["jobs", "--json"]);
     let rows: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     for (row, delivered) in [(&rows[0], false), (&rows[1], true)] {

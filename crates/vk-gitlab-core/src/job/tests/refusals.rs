@@ -1,11 +1,11 @@
 //! Jobs that never run: refused, too large, not placed.
 
-use vk_hub_proto::client::ErrorCode;
+use vk_hub_proto::client::{CancelMode, ErrorCode};
 use vk_hub_proto::job::FailureClass;
 
 use super::fake_gitlab::{Fault, Status};
 use super::world::{World, new_job, reservation};
-use crate::job::Record;
+use crate::job::{Note, Record};
 use crate::{HubFailure, NewJob, WithoutReservation, Work};
 
 fn refused(code: ErrorCode, status: u16, text: &str, job: NewJob) -> World {
@@ -309,4 +309,34 @@ fn a_job_that_ran_before_anyone_looked_is_committed_before_its_end_is_told() {
         world.gitlab.calls(),
         ["running", "patch 0+24", "patch 24+5", "success"]
     );
+}
+
+/// ERR-08: a relay told `rebound` stays so until an operator decides, which may take days.
+#[test]
+fn what_is_left_of_a_job_asks_a_hub_that_refuses_it_ever_more_rarely() {
+    let hub_calls = |world: &World| {
+        let of_hub = |note: &&Note| matches!(note, Note::Hub { .. });
+        world.notes.iter().filter(of_hub).count()
+    };
+    let mut world = World::running();
+    world.hub.refuses = Some(HubFailure::coded(ErrorCode::Forbidden, 403, "rebound"));
+    // What GitLab waits for is asked for every minute.
+    let before = hub_calls(&world);
+    world.pass_secs(7200);
+    let awaited = hub_calls(&world) - before;
+    assert!((100..300).contains(&awaited), "{awaited}");
+    world.gitlab.status = Status::Canceled;
+    world.pass_secs(120);
+    assert!(world.core.record().unwrap().is_over());
+    let before = hub_calls(&world);
+    world.pass_secs(24 * 3600);
+    // A view and a cancel, six times until they wait an hour, and then hourly.
+    let leftover = hub_calls(&world) - before;
+    assert!((2 * 20..=2 * 30).contains(&leftover), "{leftover}");
+    let said = world.notes.last().unwrap().to_string();
+    assert!(said.contains("`vk-hub status` on the hub names"), "{said}");
+    world.hub.refuses = None;
+    world.pass_secs(3700);
+    assert_eq!(world.hub.cancels.last(), Some(&CancelMode::Immediate));
+    world.assert_dropped();
 }
