@@ -25,6 +25,7 @@ mod secrets;
 mod settings;
 mod storm;
 mod table;
+mod tokens;
 mod transfers;
 mod whole_jobs;
 mod wire;

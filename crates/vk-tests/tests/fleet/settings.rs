@@ -39,6 +39,10 @@ pub(crate) struct Settings {
     pub(crate) vm: String,
     /// Lines of the node's `[executor.schedule]`.
     pub(crate) schedule: String,
+    /// More tables of the hub's configuration.
+    pub(crate) hub: String,
+    /// Lines of the node's `[registry]`.
+    pub(crate) registry: String,
     /// What every program finds in its environment besides.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
 }
@@ -59,6 +63,8 @@ impl Default for Settings {
             node: "runner = \"none\"".to_owned(),
             vm: String::new(),
             schedule: "mem_budget = \"2G\"".to_owned(),
+            hub: String::new(),
+            registry: String::new(),
             environment: Vec::new(),
         }
     }
@@ -72,8 +78,8 @@ impl Settings {
             "hub.toml",
             format!(
                 "addr = \"127.0.0.1:{hub}\"\ndata_dir = \"hub\"\njob_history = {}\n[gitlab]\n\
-                 approve = \"{}\"\n",
-                self.history, self.approve
+                 approve = \"{}\"\n{}",
+                self.history, self.approve, self.hub
             ),
         );
         let guest = match self.programs {
@@ -90,8 +96,9 @@ impl Settings {
             "vk.toml",
             format!(
                 "state_dir = \"node\"\n[node]\n{}\n[executor]\nimage = \"busybox\"\n[executor.vm]\n\
-                 {guest}\ncpus = 1\n{}\n[executor.schedule]\ndisk_admission = false\n{}\n",
-                self.node, self.vm, self.schedule
+                 {guest}\ncpus = 1\n{}\n[executor.schedule]\ndisk_admission = false\n{}\n\
+                 [registry]\n{}\n",
+                self.node, self.vm, self.schedule, self.registry
             ),
         );
         write(
