@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_vsock::{VMADDR_CID_ANY, VsockAddr, VsockListener};
 
-use crate::channel::Listener;
+use crate::channel::{Counted, Listener};
 use crate::qemu::{VHOST_SOCKET, VsockDevice};
 use crate::sockets;
 use crate::start_error::StartError;
@@ -109,7 +109,11 @@ fn listen_in_kernel() -> io::Result<Arrival> {
     let cid = KERNEL_CIDS.start + u32::from_ne_bytes(drawn) % (KERNEL_CIDS.end - KERNEL_CIDS.start);
     let device = VsockDevice::Kernel { cid };
     Ok(Arrival {
-        listener: Listener::Vsock { listener, cid },
+        listener: Listener::Vsock {
+            listener,
+            cid,
+            strangers: Counted::default(),
+        },
         device,
         port,
     })

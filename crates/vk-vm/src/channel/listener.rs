@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,12 +32,27 @@ pub(crate) enum Listener {
         listener: VsockListener,
         /// The only guest that is listened to.
         cid: u32,
+        /// Others that came.
+        strangers: Counted,
     },
+}
+
+/// What guests do as often as they like is told ever more seldom: the log is the host's disk.
+#[derive(Debug, Default)]
+pub(crate) struct Counted(AtomicU64);
+
+impl Counted {
+    /// Counts one; how many there were where that is to be told: at the first, second, fourth, …
+    fn one_more(&self) -> Option<u64> {
+        let count = self.0.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        count.is_power_of_two().then_some(count)
+    }
 }
 
 /// What may arrive: the secret, and the streams that were asked for.
 pub(crate) struct Expected {
     secret: Secret,
+    unproven: Counted,
     streams: Mutex<HashMap<u32, (Purpose, oneshot::Sender<Connection>)>>,
 }
 
@@ -44,12 +60,19 @@ impl Listener {
     async fn accept(&self) -> io::Result<Connection> {
         match self {
             Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
-            Self::Vsock { listener, cid } => loop {
+            Self::Vsock {
+                listener,
+                cid,
+                strangers,
+            } => loop {
                 let (stream, from) = listener.accept().await?;
                 if from.cid() == *cid {
                     return Ok(Box::new(stream));
                 }
-                tracing::warn!(from = from.cid(), "a stranger's connection was closed");
+                if let Some(so_far) = strangers.one_more() {
+                    let from = from.cid();
+                    tracing::warn!(from, so_far, "a stranger's connection was closed");
+                }
             },
         }
     }
@@ -87,6 +110,7 @@ impl Expected {
     pub(crate) fn new(secret: Secret) -> (Self, oneshot::Receiver<Connection>) {
         let expected = Self {
             secret,
+            unproven: Counted::default(),
             streams: Mutex::default(),
         };
         let control = expected.expect(CONTROL_STREAM, Purpose::Control);
@@ -115,7 +139,9 @@ impl Expected {
         connection.read_exact(&mut opening).await?;
         let opening = Opening::decode(&opening).map_err(io::Error::other)?;
         if opening.secret != self.secret {
-            tracing::warn!("a connection without the VM's secret was closed");
+            if let Some(so_far) = self.unproven.one_more() {
+                tracing::warn!(so_far, "a connection without the VM's secret was closed");
+            }
             return Ok(());
         }
         let version = opening.choose();
@@ -194,6 +220,45 @@ mod tests {
         assert_eq!(version, Some(vk_guest_proto::HIGHEST_VERSION));
         assert_eq!(answer(&host, &right).await.0, Some(REFUSED));
         host.control.await.unwrap();
+    }
+
+    /// Any process of a guest may try as often as it likes.
+    #[tokio::test]
+    async fn a_guest_fills_no_log_by_connections_without_the_secret() {
+        let (told, host) = (Told::default(), host());
+        let _collecting = tracing::subscriber::set_default(told.clone());
+        let wrong = Opening::new(secret(8), Purpose::Control, CONTROL_STREAM).encode();
+        for _ in 0..100 {
+            assert_eq!(answer(&host, &wrong).await.0, None);
+        }
+        // The first, 2nd, 4th, … 64th.
+        assert_eq!(told.0.load(Ordering::Relaxed), 7);
+    }
+
+    /// Counts the lines of a log.
+    #[derive(Clone, Default)]
+    struct Told(Arc<AtomicU64>);
+
+    impl tracing::Subscriber for Told {
+        fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+            *of.level() <= tracing::Level::WARN && of.target().starts_with("vk_vm")
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
     }
 
     #[tokio::test]

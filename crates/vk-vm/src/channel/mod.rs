@@ -21,4 +21,4 @@ pub use transfer::Transfer;
 
 pub(crate) use connection::Connection;
 pub(crate) use control::{ControlEnd, connect};
-pub(crate) use listener::{Expected, Listener};
+pub(crate) use listener::{Counted, Expected, Listener};

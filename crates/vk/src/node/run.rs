@@ -67,7 +67,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<()> {
 /// Runs one job's process.
 pub(super) fn job(dir: &Path) -> anyhow::Result<()> {
     process::run(dir, || {
-        crate::start::log();
+        crate::start::log_of_job();
         Ok(Box::new(Driver))
     })?;
     Ok(())
