@@ -10,7 +10,7 @@ mod chunk;
 mod registry_grant;
 
 pub use chunk::Chunk;
-pub use registry_grant::RegistryGrant;
+pub use registry_grant::{Namespace, RegistryGrant};
 
 /// From the hub to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

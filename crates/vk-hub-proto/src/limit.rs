@@ -12,6 +12,8 @@ pub const OUTPUT_ANSWER_BYTES: usize = 1_048_576;
 pub const MESSAGE_BYTES: usize = 1_048_576;
 /// Bytes of a job's registry token at most: it goes into one header.
 pub const REGISTRY_TOKEN_BYTES: usize = 16_384;
+/// Namespaces of a job's registry token at most.
+pub const REGISTRY_NAMESPACES: usize = 128;
 /// Bytes of a name at a registry at most; what a registry takes is shorter.
 pub const REGISTRY_NAME_BYTES: usize = 1_024;
 /// Output bytes in one `output` message at most (DISP-19).

@@ -83,27 +83,32 @@ fn start_with(reservation: Option<ReservationId>, registry: Option<RegistryGrant
     })
 }
 
-/// REG-01
+/// DISP-71, REG-01
 #[test]
 fn a_start_with_a_registry_token() {
-    let grant = |repository: Option<&str>| RegistryGrant {
+    let namespace = |prefix: &str, rights: &str| Namespace {
+        prefix: prefix.into(),
+        rights: rights.into(),
+    };
+    let repository = "ci-cache/gitlab.example.com/12/unprotected";
+    let whole = RegistryGrant {
+        url: "https://registry.example.com:5000".into(),
         username: "vk-job".into(),
         token: Secret::from("e30.e30.c2ln"),
         expires_in_secs: 7800,
-        repository: repository.map(str::to_owned),
+        cache_repository: Some(repository.into()),
+        namespaces: vec![namespace(repository, "rw"), namespace("images/base", "r")],
     };
-    let repository = Some("ci-cache/gitlab.example.com/12/unprotected");
-    golden!(
-        "start_with_registry",
-        start_with(None, Some(grant(repository)))
-    );
-    golden!(
-        "start_with_registry_alone",
-        start_with(None, Some(grant(None)))
-    );
+    let least = RegistryGrant {
+        cache_repository: None,
+        namespaces: Vec::new(),
+        ..whole.clone()
+    };
     // CRED-14
-    let shown = format!("{:?}", start_with(None, Some(grant(repository))));
+    let shown = format!("{whole:?}");
     assert!(shown.contains("7800") && !shown.contains("c2ln"), "{shown}");
+    golden!("start_with_registry", start_with(None, Some(whole)));
+    golden!("start_with_registry_alone", start_with(None, Some(least)));
 }
 
 /// DISP-11

@@ -331,26 +331,45 @@ fn whether_a_ref_is_protected_is_gitlabs_to_say_and_no_jobs() {
     }
 }
 
-/// REG-01: what is too long, or would split a header, is refused while it is read.
+/// DISP-71: what is too long, or would split a header or a list, is refused while it is read.
 #[test]
 fn a_registry_token_that_fits_no_header_is_refused() {
-    let read = |username: &str, token: &str, repository: &str| {
-        let grant = serde_json::json!({
-            "username": username, "token": token, "expires_in_secs": 60, "repository": repository
-        });
-        serde_json::from_value::<RegistryGrant>(grant)
+    let good = || {
+        serde_json::json!({
+            "url": "https://r", "username": "u", "token": "t", "expires_in_secs": 60,
+            "cache_repository": "r", "namespaces": [{ "prefix": "r", "rights": "rwl" }]
+        })
     };
-    let (longest, token) = ("a".repeat(1024), "t".repeat(16_384));
-    assert!(read(&longest, &token, &longest).is_ok());
-    for (username, token, repository) in [
-        ("u", "", "r"),
-        ("u", "a b", "r"),
-        ("u", "a\r\nx: y", "r"),
-        ("u", "\u{e4}", "r"),
-        ("u", &format!("{token}t"), "r"),
-        (&format!("{longest}a"), "t", "r"),
-        ("u", "t", &format!("{longest}a")),
-    ] {
-        assert!(read(username, token, repository).is_err(), "{token:.9}");
+    let read = |field: &str, value: serde_json::Value| {
+        let mut grant = good();
+        *grant.pointer_mut(field).unwrap() = value;
+        serde_json::from_value::<RegistryGrant>(grant).is_ok()
+    };
+    let names = [
+        "/url",
+        "/username",
+        "/cache_repository",
+        "/namespaces/0/prefix",
+    ];
+    for name in names {
+        assert!(read(name, "a".repeat(1024).into()), "{name}");
+        assert!(!read(name, "a".repeat(1025).into()), "{name}");
     }
+    assert!(read("/token", "t".repeat(16_384).into()));
+    for token in ["", "a b", "a\r\nx: y", "\u{e4}", &"t".repeat(16_385)] {
+        assert!(!read("/token", token.into()), "{token:.9}");
+    }
+    for prefix in ["a b", "a=r", "\u{e4}"] {
+        assert!(!read("/namespaces/0/prefix", prefix.into()), "{prefix}");
+    }
+    assert!(
+        read("/namespaces/0/rights", "rwlx".into()),
+        "of a later version"
+    );
+    for rights in ["", "r w", "R", "abcdefghi"] {
+        assert!(!read("/namespaces/0/rights", rights.into()), "{rights}");
+    }
+    let many = |count| vec![serde_json::json!({ "prefix": "r", "rights": "r" }); count];
+    assert!(read("/namespaces", many(128).into()));
+    assert!(!read("/namespaces", many(129).into()));
 }

@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use vk_hub_core::{Effect, TokenScope};
-use vk_hub_proto::dispatch::{HubJobMessage, RegistryGrant};
+use vk_hub_proto::dispatch::{HubJobMessage, Namespace, RegistryGrant};
 use vk_hub_proto::hex::Hex;
 use vk_hub_proto::node_session::HubMessage;
 use vk_hub_proto::{JobId, Secret};
@@ -170,11 +170,19 @@ impl Tokens {
             jti: Hex(jti),
             access,
         };
+        let namespace = |prefix: &String, rights: &str| Namespace {
+            prefix: prefix.clone(),
+            rights: rights.to_owned(),
+        };
+        let mut namespaces = vec![namespace(&scope.repository, "rw")];
+        namespaces.extend(scope.read.iter().map(|name| namespace(name, "r")));
         let grant = RegistryGrant {
+            url: scope.registry.clone(),
             username: USERNAME.to_owned(),
             token: by.sign(&claims)?,
             expires_in_secs: life,
-            repository: Some(scope.repository.clone()),
+            cache_repository: Some(scope.repository.clone()),
+            namespaces,
         };
         grant.validate().map_err(TokenError::TooLarge)?;
         Ok(grant)

@@ -55,13 +55,15 @@ pub struct Config {
     pub hash: String,
 }
 
-/// What of the disk mirrors and LFS objects may take; by the disk's size where not set.
+/// What of the host mirrors and LFS objects may take; by its disk and memory where not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// All of them, in bytes.
     pub max_total: Option<u64>,
     /// One project's, in bytes.
     pub max_project: Option<u64>,
+    /// Memory of one process of git, in bytes.
+    pub max_git_memory: Option<u64>,
 }
 
 /// A job's VM.
@@ -165,6 +167,7 @@ struct File {
 struct SourcesTable {
     max_total: Option<Size>,
     max_project: Option<Size>,
+    max_git_memory: Option<Size>,
 }
 
 #[derive(Deserialize)]
@@ -374,6 +377,8 @@ fn sizes(table: &VmTable) -> Result<Sizes, Wrong> {
 
 /// The least that a project may have: less is no repository.
 const SOURCES_MIN: u64 = 16 << 20;
+/// With less, git does not read an ordinary one.
+const GIT_MEMORY_MIN: u64 = 256 << 20;
 
 fn sources(table: &SourcesTable) -> Result<Sources, Wrong> {
     let (max_total, max_project) = (
@@ -390,9 +395,14 @@ fn sources(table: &SourcesTable) -> Result<Sources, Wrong> {
     if max_project > max_total && max_total.is_some() {
         return Err(("sources.max_project", "it is more than max_total"));
     }
+    let max_git_memory = table.max_git_memory.map(Size::bytes);
+    if max_git_memory.is_some_and(|bytes| bytes < GIT_MEMORY_MIN) {
+        return Err(("sources.max_git_memory", "it must be at least 256M"));
+    }
     Ok(Sources {
         max_total,
         max_project,
+        max_git_memory,
     })
 }
 

@@ -112,7 +112,14 @@ fn a_token_is_signed_by_the_certificates_key_and_says_exactly_what_it_grants() {
         let tokens = place.open().unwrap();
         let grant = make(&tokens, &scope()).unwrap();
         let repository = "ci-cache/gitlab.example.com/12/protected";
-        assert_eq!(grant.repository.as_deref(), Some(repository));
+        assert_eq!((&*grant.url, &*grant.username), (URL, "vk-job"));
+        assert_eq!(grant.cache_repository.as_deref(), Some(repository));
+        let rights = grant.namespaces.iter();
+        let rights: Vec<_> = rights.map(|one| (&*one.prefix, &*one.rights)).collect();
+        assert_eq!(
+            rights,
+            [(repository, "rw"), ("images/base", "r"), ("tools", "r")]
+        );
         assert_eq!(grant.expires_in_secs, 4_200);
         let (text, signature) = grant.token.expose().rsplit_once('.').unwrap();
         let key = UnparsedPublicKey::new(verifying, place.key.public_key_raw());
@@ -183,7 +190,7 @@ fn a_start_carries_the_token_and_where_none_can_be_made_it_goes_without() {
     let tokens = place.open().unwrap();
     let grant = sent(&tokens, Some(scope())).unwrap();
     assert_eq!(
-        grant.repository.as_deref(),
+        grant.cache_repository.as_deref(),
         Some(scope().repository.as_str())
     );
     assert_eq!(sent(&tokens, None), None);

@@ -59,15 +59,18 @@ fn metrics_are_served_where_that_is_asked_for_and_to_this_host_alone() {
 #[test]
 fn what_sources_may_take_is_read_and_makes_sense() {
     assert_eq!(parse("").unwrap().sources, Sources::default());
-    let both = parse("[sources]\nmax_total = \"1G\"\nmax_project = \"100M\"\n").unwrap();
+    let text = "[sources]\nmax_total = \"1G\"\nmax_project = \"100M\"\nmax_git_memory = \"2G\"\n";
+    let both = parse(text).unwrap();
     let expected = Sources {
         max_total: Some(1 << 30),
         max_project: Some(100 << 20),
+        max_git_memory: Some(2 << 30),
     };
     assert_eq!(both.sources, expected);
     for (text, line, why) in [
         ("[sources]\nmax_total = \"1M\"\n", 2, "at least 16M"),
         ("[sources]\nmax_project = \"15M\"\n", 2, "at least 16M"),
+        ("[sources]\nmax_git_memory = \"255M\"\n", 2, "at least 256M"),
         (
             "[sources]\nmax_total = \"1G\"\nmax_project = \"2G\"\n",
             3,

@@ -100,6 +100,8 @@ pub struct Started {
 /// A job's registry token (REG-01).
 #[derive(Clone)]
 pub struct RegistryToken {
+    /// The registry it is for: scheme, host and port.
+    pub url: String,
     /// Who it is for, where a registry asks for a name.
     pub username: String,
     /// The token.
@@ -107,13 +109,14 @@ pub struct RegistryToken {
     /// Until when it may be used.
     pub expires_at: Instant,
     /// The repository of the job's caches (CACHE-10).
-    pub repository: Option<String>,
+    pub cache_repository: Option<String>,
 }
 
 impl fmt::Debug for RegistryToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegistryToken")
-            .field("repository", &self.repository)
+            .field("url", &self.url)
+            .field("cache_repository", &self.cache_repository)
             .finish_non_exhaustive()
     }
 }
@@ -126,10 +129,11 @@ impl RegistryToken {
         let left = age.map_or(Duration::ZERO, |age| life.saturating_sub(age));
         let moment = Instant::now();
         RegistryToken {
+            url: grant.url,
             username: grant.username,
             token: grant.token,
             expires_at: moment.checked_add(left).unwrap_or(moment),
-            repository: grant.repository,
+            cache_repository: grant.cache_repository,
         }
     }
 }

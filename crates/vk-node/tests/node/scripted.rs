@@ -113,7 +113,7 @@ async fn run(
                 let token = job.registry.clone().unwrap();
                 assert_eq!(token.token.expose(), REGISTRY_TOKEN);
                 let left = token.expires_at - std::time::Instant::now();
-                let of = token.repository.unwrap();
+                let of = token.cache_repository.unwrap();
                 say(
                     &job.dir,
                     &progress,

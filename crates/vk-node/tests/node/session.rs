@@ -102,10 +102,12 @@ async fn a_job_from_its_offer_to_the_end_of_its_directory() {
         envelope,
         spec,
         registry: Some(Box::new(RegistryGrant {
+            url: "https://registry.example.com".to_owned(),
             username: "vk-job".to_owned(),
             token: REGISTRY_TOKEN.into(),
             expires_in_secs: 7_800,
-            repository: Some("a/b".to_owned()),
+            cache_repository: Some("a/b".to_owned()),
+            namespaces: Vec::new(),
         })),
     };
     session.job(message.clone()).await;

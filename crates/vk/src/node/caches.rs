@@ -17,6 +17,8 @@ const FILE_MAX: u64 = 1 << 20;
 #[serde(default)]
 pub(crate) struct CacheSettings {
     repo: Option<String>,
+    /// The registry as the hub is told of it (REG-04).
+    url: Option<String>,
     ca_file: Option<PathBuf>,
     username: Option<String>,
     password_file: Option<PathBuf>,
@@ -33,6 +35,7 @@ impl CacheSettings {
         let host = registry.host();
         CacheSettings {
             repo: Some(registry.repo.clone()),
+            url: registry.base_url(&config.insecure_registries),
             ca_file: registry.ca_file.clone(),
             username,
             password_file,
@@ -41,13 +44,24 @@ impl CacheSettings {
         }
     }
 
-    /// For a job that came with this token.
+    /// For a job that came with this token. One for another registry than this node's, as after a
+    /// change of its configuration, is sent nowhere.
     pub(crate) fn caches_of(&self, token: Option<RegistryToken>) -> Caches {
+        let token = token.filter(|token| {
+            let is_own = self.url.as_ref() == Some(&token.url);
+            if !is_own {
+                tracing::warn!(
+                    registry = token.url,
+                    "a token of another registry is not used"
+                );
+            }
+            is_own
+        });
         let granted = token.map(|token| CacheGrant {
             username: token.username,
             token: Password::new(token.token.expose().to_owned()),
             expires_at: token.expires_at,
-            repository: token.repository,
+            repository: token.cache_repository,
         });
         Caches {
             granted,
@@ -157,5 +171,30 @@ mod tests {
         let none: CacheSettings = serde_json::from_str("{}").unwrap();
         let caches = none.caches();
         assert!(caches.repo.is_none() && caches.unusable.is_none());
+    }
+
+    /// REG-01, REG-22
+    #[test]
+    fn a_token_serves_the_registry_that_it_was_made_for_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = "repo = \"r.example.com:5000/vk\"";
+        let settings = CacheSettings::of(&config(dir.path(), keys));
+        let of = |url: &str| {
+            let token = RegistryToken {
+                url: url.to_owned(),
+                username: "vk-job".to_owned(),
+                token: "t0ken".into(),
+                expires_at: std::time::Instant::now(),
+                cache_repository: Some("a/b".to_owned()),
+            };
+            let granted = settings.caches_of(Some(token)).granted;
+            granted.map(|grant| (grant.token.reveal().to_owned(), grant.repository))
+        };
+        let given = ("t0ken".to_owned(), Some("a/b".to_owned()));
+        assert_eq!(of("https://r.example.com:5000"), Some(given));
+        for other in ["http://r.example.com:5000", "https://r.example.com", ""] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert!(settings.caches_of(None).granted.is_none());
     }
 }

@@ -94,7 +94,7 @@ fn text(of: &Value) -> String {
     of.as_str().unwrap().to_owned()
 }
 
-/// REG-01, REG-02, REG-05, REG-16, REG-21, CACHE-10
+/// REG-01, REG-02, REG-05, REG-16, REG-21, CACHE-10, CACHE-21
 #[test]
 fn a_job_has_its_caches_by_a_token_that_covers_its_projects_protection_alone() {
     let Some(root) = test_root("registry tokens") else {
@@ -115,10 +115,13 @@ fn a_job_has_its_caches_by_a_token_that_covers_its_projects_protection_alone() {
 
     let job = Waiting::start(&fleet, "open", false);
     let given = job.registry();
-    let (token, open) = (text(&given["token"]), text(&given["repository"]));
+    let (token, open) = (text(&given["token"]), text(&given["cache_repository"]));
     assert!(open.starts_with("ci-cache/127.0.0.1-"), "{open}");
     assert!(open.ends_with("/unprotected"), "{open}");
     assert_eq!(given["expires_in_secs"], 3600 + 600);
+    let rights = |prefix: &str, rights: &str| json!({ "prefix": prefix, "rights": rights });
+    let rights = json!([rights(&open, "rw"), rights("images/base", "r")]);
+    assert_eq!(given["namespaces"], rights);
     let wanted = [Wanted::new("the registry token", &token)];
     let mut found = Vec::new();
     let read = search_processes(&wanted, &mut found);
@@ -133,7 +136,7 @@ fn a_job_has_its_caches_by_a_token_that_covers_its_projects_protection_alone() {
     // The same project, the same key, a protected ref.
     let job = Waiting::start(&fleet, "protected", true);
     let given = job.registry();
-    let (other, protected) = (text(&given["token"]), text(&given["repository"]));
+    let (other, protected) = (text(&given["token"]), text(&given["cache_repository"]));
     assert_eq!(protected, open.replace("/unprotected", "/protected"));
     let trace = job.end("nothing");
     says(&trace, "Cache miss for k-non_protected");
