@@ -9,6 +9,7 @@ mod foreign;
 mod host;
 mod kept;
 mod lfs;
+mod limits;
 mod lock;
 mod mirror;
 mod room;

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::extent::Trees;
+use super::limits::Limits;
 use super::lock::{Lock, Shared};
 use super::room::SourceBounds;
 use command_fds::CommandFdExt as _;
@@ -19,8 +20,6 @@ use tokio::time::timeout;
 const SAID_MAX: usize = 64 << 10;
 /// What is kept of lists, in bytes.
 const RECORDS_MAX: usize = 16 << 20;
-/// The largest file git may write, in bytes, whatever a project may have.
-const FILE_MAX: u64 = 32 << 30;
 /// One git may take this long; a job's timeout usually comes first.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// What of the host's environment git needs on the way to a server.
@@ -79,6 +78,19 @@ pub(crate) enum GitError {
         /// What it should do.
         what: &'static str,
         /// The largest, in bytes.
+        most: u64,
+    },
+    /// It has no more memory.
+    #[error(
+        "git cannot {what}: one git may have {} MiB of this node's memory, and the repository takes \
+         more: it holds something very large (a commit's message, a directory, a file that is kept \
+         as differences) or very much; take that out of it, or raise [sources] max_git_memory there",
+        .most >> 20
+    )]
+    Memory {
+        /// What it should do.
+        what: &'static str,
+        /// The most, in bytes.
         most: u64,
     },
     /// A commit's files are more than a job may have.
@@ -199,23 +211,7 @@ impl HostGit {
         args: &[OsString],
     ) -> Result<String, GitError> {
         let command = self.command(protocols, settings, args)?;
-        match finish(what, command, &[], tail).await {
-            // What index-pack or git itself died of, and what it says where the signal is blocked.
-            Err(GitError::Failed { said, .. })
-                if ["signal 25", "signal: 25", "File too large"]
-                    .iter()
-                    .any(|sign| said.contains(sign)) =>
-            {
-                let most = self.file_max();
-                Err(GitError::TooLarge { what, most })
-            }
-            done => done,
-        }
-    }
-
-    /// The largest file git may write, in bytes.
-    fn file_max(&self) -> u64 {
-        FILE_MAX.min(self.bounds.project)
+        finish(what, command, &[], tail).await
     }
 
     /// Runs git on this host's files alone, with something on its stdin.
@@ -271,11 +267,8 @@ impl HostGit {
         settings: &[(String, String)],
         args: &[OsString],
     ) -> Result<Ready, GitError> {
-        let mut command = Command::new("/bin/sh");
-        let bound = "ulimit -c 0; ulimit -f \"$0\"; exec git \"$@\"";
-        // In blocks of 512 bytes.
-        let blocks = self.file_max().div_ceil(512).to_string();
-        command.arg("-c").arg(bound).arg(blocks);
+        let limits = Limits::of(&self.bounds);
+        let mut command = limits.command();
         command.env_clear();
         for name in PROXIES.iter().chain([&OF_JOB]) {
             if let Some(value) = std::env::var_os(name) {
@@ -318,6 +311,9 @@ impl HostGit {
         for (name, value) in fixed {
             command.arg("-c").arg(format!("{name}={value}"));
         }
+        for (name, value) in Limits::settings() {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
         for (name, value) in settings {
             command.arg("-c").arg(format!("{name}={value}"));
         }
@@ -331,14 +327,15 @@ impl HostGit {
             .kill_on_drop(true);
         let locks: Vec<_> = self.locks.iter().filter_map(Shared::get).collect();
         let ran = inherit(command, &locks).map_err(GitError::Start)?;
-        Ok(Ready { ran, locks })
+        Ok(Ready { ran, locks, limits })
     }
 }
 
-/// A git that can be started, and the locks that it has.
+/// A git that can be started, the locks that it has, and its limits.
 struct Ready {
     ran: Command,
     locks: Vec<Lock>,
+    limits: Limits,
 }
 
 /// Gives a program, and whatever that starts, locks under the numbers that they have here.
@@ -351,7 +348,11 @@ fn inherit(mut command: Command, locks: &[Lock]) -> std::io::Result<Command> {
 /// Starts git, and waits for its end: what `read` makes of its stdout, where it ended well.
 async fn finish<T, F: Future<Output = T>>(
     what: &'static str,
-    Ready { mut ran, locks }: Ready,
+    Ready {
+        mut ran,
+        locks,
+        limits,
+    }: Ready,
     input: &[u8],
     read: impl FnOnce(Option<ChildStdout>) -> F,
 ) -> Result<T, GitError> {
@@ -372,11 +373,10 @@ async fn finish<T, F: Future<Output = T>>(
     group.over = matches!(finished, Ok(Ok(_)));
     match finished {
         Ok(Ok((status, out, _))) if status.success() => Ok(out),
-        Ok(Ok((status, _, said))) if said.trim().is_empty() => Err(GitError::Failed {
-            what,
-            said: status.to_string(),
-        }),
-        Ok(Ok((_, _, said))) => Err(GitError::Failed { what, said }),
+        Ok(Ok((status, _, said))) if said.trim().is_empty() => {
+            Err(limits.failed(what, status.to_string()))
+        }
+        Ok(Ok((_, _, said))) => Err(limits.failed(what, said)),
         Ok(Err(error)) => Err(GitError::Start(error)),
         Err(_) => Err(GitError::Timeout { what, after: LIMIT }),
     }

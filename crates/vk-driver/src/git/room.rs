@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::host::GitError;
+use super::limits::memory_of_host;
 use super::lock::Lock;
 
 /// How often it is looked whether a lock is free.
@@ -27,13 +28,16 @@ const REPOSITORIES_MAX: usize = 100_000;
 const PART_OF_DISK: u64 = 5;
 const PART_OF_TOTAL: u64 = 2;
 
-/// How much of the host's disk repositories may take, in bytes: their mirrors and their LFS objects.
+/// How much of the host repositories may take, in bytes: of its disk their mirrors and their LFS
+/// objects, of its memory the gits that read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceBounds {
     /// All of them.
     pub total: u64,
     /// One project's. One that is larger is not kept from job to job, and no file of it may be larger.
     pub project: u64,
+    /// Memory of one process of git.
+    pub git_memory: u64,
 }
 
 impl Default for SourceBounds {
@@ -41,12 +45,14 @@ impl Default for SourceBounds {
         SourceBounds {
             total: u64::MAX,
             project: u64::MAX,
+            git_memory: u64::MAX,
         }
     }
 }
 
 impl SourceBounds {
     /// As configured, else by the disk that `dir` lies on: a fifth of it for all, half of all for one.
+    /// A git has a quarter of the host's memory, no less than 1 GiB and no more than 4.
     #[must_use]
     pub fn of_disk(dir: &Path, total: Option<u64>, project: Option<u64>) -> SourceBounds {
         let disk = || {
@@ -58,7 +64,15 @@ impl SourceBounds {
         SourceBounds {
             total,
             project: project.min(total),
+            git_memory: memory_of_host(),
         }
+    }
+
+    /// With as much memory for each process of git, where it is said.
+    #[must_use]
+    pub fn git_memory(self, said: Option<u64>) -> SourceBounds {
+        let git_memory = said.unwrap_or(self.git_memory);
+        SourceBounds { git_memory, ..self }
     }
 }
 

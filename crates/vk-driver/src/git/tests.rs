@@ -18,8 +18,13 @@ use vk_hub_proto::job::Sources;
 use super::checkout::Tree;
 use super::checkout::check_out;
 use super::test_server::GitServer;
-use super::{Credential, Fetched, GitError, HostGit, Mirror, Wanted, name_of_project};
+use super::{
+    Credential, Fetched, GitError, HostGit, Mirror, SourceBounds, Wanted, name_of_project,
+};
 use crate::settings::{FetchFlags, Tags};
+
+/// What is enough for every repository here that is no attack.
+const GIT_MEMORY: u64 = 128 << 20;
 
 fn git(dir: &Path, args: &[&str]) -> String {
     let ran = Command::new("git")
@@ -116,6 +121,10 @@ impl World {
         tree: &str,
     ) -> Result<(Fetched, Tree, Credential), GitError> {
         let git = HostGit::new(self.dir.path().join("home"))?;
+        let git = git.within(SourceBounds {
+            git_memory: GIT_MEMORY,
+            ..SourceBounds::default()
+        });
         self.bring_by(git, sources, flags, (token, tree)).await
     }
 

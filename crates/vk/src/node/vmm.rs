@@ -38,12 +38,13 @@ pub(crate) struct JobSettings {
     process_agent: Option<PathBuf>,
 }
 
-/// What of the disk jobs' sources may take, as configured.
+/// What of the host jobs' sources may take, as configured.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SourceSettings {
     max_total: Option<u64>,
     max_project: Option<u64>,
+    max_git_memory: Option<u64>,
 }
 
 impl SourceSettings {
@@ -51,16 +52,19 @@ impl SourceSettings {
         let Sources {
             max_total,
             max_project,
+            max_git_memory,
         } = config.sources;
         SourceSettings {
             max_total,
             max_project,
+            max_git_memory,
         }
     }
 
-    /// Where nothing is configured: by the disk that the state lies on.
+    /// Where nothing is configured: by the disk that the state lies on, and the host's memory.
     pub(crate) fn bounds(self, state_dir: &Path) -> SourceBounds {
         SourceBounds::of_disk(state_dir, self.max_total, self.max_project)
+            .git_memory(self.max_git_memory)
     }
 }
 

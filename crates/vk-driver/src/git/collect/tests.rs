@@ -27,6 +27,7 @@ impl Host {
         let bounds = SourceBounds {
             total,
             project: total,
+            ..SourceBounds::default()
         };
         let root = dir.path().to_owned();
         Host {

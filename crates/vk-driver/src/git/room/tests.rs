@@ -32,6 +32,7 @@ const fn bounds(total: u64, project: u64) -> SourceBounds {
     SourceBounds {
         total: total * MIB,
         project: project * MIB,
+        git_memory: u64::MAX,
     }
 }
 
@@ -123,6 +124,8 @@ fn bounds_come_from_the_disk_where_nothing_is_said() {
     assert!(measured.total > 0 && measured.total < u64::MAX);
     let said = SourceBounds::of_disk(dir.path(), Some(10), Some(20));
     assert_eq!((said.total, said.project), (10, 10));
+    assert_eq!(said.git_memory(Some(5)).git_memory, 5);
+    assert_eq!(said.git_memory(None), said);
     let nowhere = SourceBounds::of_disk(&dir.path().join("x"), None, Some(20));
     assert_eq!((nowhere.total, nowhere.project), (u64::MAX, 20));
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use super::*;
+use crate::git::SourceBounds;
 use crate::git::extent::{TreeBounds, Trees};
 
 const BOUNDS: TreeBounds = TreeBounds {
@@ -65,7 +66,20 @@ impl World {
 
     async fn job_within(&self, bounds: TreeBounds, sources: &Sources) -> Result<(), GitError> {
         let home = HostGit::new(self.dir.path().join("home"))?;
-        let git = home.holding(Trees::within(bounds));
+        self.job_by(home.holding(Trees::within(bounds)), sources)
+            .await
+    }
+
+    async fn job_with_memory(&self, git_memory: u64, sources: &Sources) -> Result<(), GitError> {
+        let home = HostGit::new(self.dir.path().join("home"))?;
+        let bounds = SourceBounds {
+            git_memory,
+            ..SourceBounds::default()
+        };
+        self.job_by(home.within(bounds), sources).await
+    }
+
+    async fn job_by(&self, git: HostGit, sources: &Sources) -> Result<(), GitError> {
         let flags = FetchFlags::default();
         let brought = self
             .bring_by(git, sources, &flags, ("the-token", "tree"))
@@ -170,4 +184,34 @@ async fn trees_of_one_job_share_their_bound() {
     bring("one").await.unwrap();
     let error = bring("two").await.unwrap_err();
     assert!(matches!(error, GitError::Extent(_)), "{error}");
+}
+
+/// A commit's message of gigabytes is kilobytes in a pack, and git has it in memory: it has no more of
+/// that than it may, and the job's log says so.
+#[tokio::test]
+async fn a_commit_that_is_more_than_a_git_may_have_in_memory_fails_the_job_and_says_the_limit() {
+    let world = World::new();
+    let tree = git(&world.bare(), &["rev-parse", "main^{tree}"]);
+    let mut commit = format!(
+        "tree {tree}\nauthor t <t@example.com> 0 +0000\ncommitter t <t@example.com> 0 +0000\n\n"
+    )
+    .into_bytes();
+    commit.resize(80 << 20, b'm');
+    let hash = ["hash-object", "-t", "commit", "-w", "--stdin"];
+    let sources = world.serve_commit(&with_input(&world.bare(), &hash, &commit));
+    let error = world.job_with_memory(64 << 20, &sources).await.unwrap_err();
+    assert!(matches!(error, GitError::Memory { .. }), "{error}");
+    for part in ["64 MiB", "[sources] max_git_memory"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+/// A large file is no attack: it goes through git in parts.
+#[tokio::test]
+async fn a_file_that_is_more_than_a_git_may_have_in_memory_is_had() {
+    let world = World::new();
+    let sources = world.serve_commit(&world.files(&[("large", 80 << 20)]));
+    world.job_with_memory(64 << 20, &sources).await.unwrap();
+    let large = std::fs::metadata(world.dir.path().join("tree/large")).unwrap();
+    assert_eq!(large.len(), 80 << 20);
 }

@@ -159,6 +159,7 @@ async fn what_pointers_say_is_held_against_the_bound_before_anything_is_asked_fo
     let within = |project| SourceBounds {
         total: project,
         project,
+        ..SourceBounds::default()
     };
     let error = pull_within(&world, &sources, "one", within(19)).await;
     let error = error.unwrap_err().to_string();

@@ -217,7 +217,7 @@ pub(super) fn bold(
 ) -> (String, String) {
     let touch = format!("touch {}", canary.display());
     let mut entries = sly(random, 12, canary);
-    let attack = random.below(12);
+    let attack = random.below(13);
     let told = match attack {
         0 => git_folder(random, &mut entries, &touch),
         1 => through_a_link(random, &mut entries),
@@ -228,7 +228,8 @@ pub(super) fn bold(
         7 => return bent_commit(random, store, &entries),
         8 => return bent_file(random, store, &entries),
         9 => return odd_refs(random, store, &entries, bare),
-        10 => deep(random, &mut entries, store),
+        10 => return far_too_large(random, store, &entries),
+        11 => deep(random, &mut entries, store),
         _ => bare_inside(random, &mut entries, &touch),
     };
     (store.commit(&entries), told)
@@ -499,6 +500,28 @@ fn bent_file(random: &mut Random, store: &Store, entries: &[Entry]) -> (String, 
     bend(random, &mut bytes);
     fs::write(store.path(&blob), bytes).unwrap();
     (commit, "a broken object".to_owned())
+}
+
+/// A commit or a directory that is small in a pack, and more than a git may have in memory.
+fn far_too_large(random: &mut Random, store: &Store, entries: &[Entry]) -> (String, String) {
+    let bytes = 2 * usize::try_from(super::super::GIT_MEMORY).unwrap();
+    let tree = store.tree(entries);
+    let commit = if random.below(2) == 0 {
+        let who = "A <a@example.com> 1700000000 +0000";
+        let mut text = format!("tree {tree}\nauthor {who}\ncommitter {who}\n\n").into_bytes();
+        text.resize(bytes, b'm');
+        store.put("commit", &text)
+    } else {
+        let blob = store.put("blob", b"");
+        let (_, line) = store.line(&Entry::Raw {
+            mode: "100644",
+            name: vec![b'n'; 200],
+            object: blob,
+        });
+        let tree = store.put("tree", &line.repeat(bytes / line.len()));
+        store.commit_of(&tree)
+    };
+    (commit, "an object of far too many bytes".to_owned())
 }
 
 fn odd_refs(
