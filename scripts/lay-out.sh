@@ -47,7 +47,7 @@ pack() {
     kernel=$(readlink -f .tools/kernel)
     agent=$(sha256sum <"$VK_TEST_ROOT/bin/vk-agent")
     # With the manifest's format, of which neither knows.
-    of="$kernel ${agent%% *} 2"
+    of="$kernel ${agent%% *} 3"
     [ "$(cat "$VK_TEST_ROOT/guest/of" 2>/dev/null)" != "$of" ] || return 0
     "$VK_TEST_ROOT/bin/vk" guest pack --kernel "$kernel/vmlinuz" --modules "$kernel/modules" \
         --agent "$VK_TEST_ROOT/bin/vk-agent" --out "$VK_TEST_ROOT/guest"

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use vk_guest_proto::limits::MAX_SMALL_FILE;
 use vk_guest_proto::{
     Answer, CONTROL_STREAM, ControlToAgent, ControlToHost, Failure, FailureCode, Hello, Mode, Op,
-    Purpose, Scope,
+    Purpose, Scope, SetUp,
 };
 
 use crate::agent::{Agent, Setup};
 use crate::conn::{Gone, Incoming, Outgoing};
 use crate::context::{OrFail, fail, shown};
+use crate::exec::users::Identity;
 use crate::usage::{Peak, memory_kib, of_machine, of_process, uptime_ms};
 use crate::{mounts, stream};
 
@@ -65,9 +67,13 @@ fn hello(mode: Mode) -> Hello {
         kernel_release: shown(uname.release().to_bytes()).into_owned(),
         uptime_ms: uptime_ms(),
         memory_kib: memory_kib(),
-        cpus: std::thread::available_parallelism()
-            .map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
+        cpus: processors(),
     }
+}
+
+/// Processors that this process may run on. The library's own count reads files of control groups too.
+fn processors() -> u32 {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1))
 }
 
 struct Control {
@@ -163,8 +169,7 @@ impl Control {
                     files: files.collect::<Result<_, _>>()?,
                 });
             }
-            Op::SetHostname { name } => set_hostname(agent.mode, &name)?,
-            Op::SetClock { unix_ns } => set_clock(agent.mode, unix_ns)?,
+            Op::SetUp { plan } => return set_up(agent, &plan),
             Op::Usage => {
                 let root = agent.root().ok();
                 let writable = root.as_ref().and_then(|root| root.writable());
@@ -205,6 +210,27 @@ impl Control {
             .or_fail(|| "start a thread".into())?;
         Ok(())
     }
+}
+
+/// All of a set-up, in the order in which a part may need those before it.
+fn set_up(agent: &Agent, plan: &SetUp) -> Result<Answer, Failure> {
+    if let Some(unix_ns) = plan.unix_ns {
+        set_clock(agent.mode, unix_ns)?;
+    }
+    if let Some(name) = &plan.hostname {
+        set_hostname(agent.mode, name)?;
+    }
+    mounts::mount_root(agent, &plan.root)?;
+    let root = agent.root()?;
+    plan.open
+        .iter()
+        .try_for_each(|path| root.make_open(path, agent.owner(&Identity::ROOT)))?;
+    let files = plan.look.iter().map(|path| root.stat(path, true));
+    let files = files.collect::<Result<_, _>>()?;
+    // Whoever asked finds out by itself why not.
+    let most = u64::try_from(MAX_SMALL_FILE).unwrap_or(u64::MAX);
+    let content = root.read_small(&plan.read, most).ok();
+    Ok(Answer::SetUp { files, content })
 }
 
 /// A machine's name and clock are its own; a process among others has the host's.

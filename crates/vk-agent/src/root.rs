@@ -3,8 +3,8 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, chownat, fstat, mkdirat, openat2,
-    readlinkat,
+    AtFlags, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, chownat, fchmod, fchown, fstat, mkdirat,
+    openat2, readlinkat,
 };
 use rustix::io::Errno;
 use vk_guest_proto::{Failure, FailureCode, FileInfo, FileKind, Opaque};
@@ -153,6 +153,19 @@ impl JobRoot {
             };
         }
         Ok(dir)
+    }
+
+    /// Makes a directory and its parents where they are missing, and lets everybody change it, whoever
+    /// had it before.
+    pub(crate) fn make_open(&self, path: &[u8], owner: Owner) -> Result<(), Failure> {
+        let what = || format!("open the directory {} to all", shown(path));
+        self.make_dirs(path, 0o755, owner)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = self.open(path, flags, Mode::empty()).or_fail(what)?;
+        if let Some((uid, gid)) = owner {
+            fchown(&dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).or_fail(what)?;
+        }
+        fchmod(&dir, Mode::from_raw_mode(0o777)).or_fail(what)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use vk_guest_proto::{FileKind, FileOut};
 use vk_oci::RunConfig;
-use vk_vm::channel::{Guest, GuestError};
+use vk_vm::channel::{Found, Guest};
 
 use crate::script::Shell;
 
@@ -21,9 +21,17 @@ pub(crate) const DETECT: &str = "for s in /usr/local/bin/bash /usr/bin/bash /bin
     /usr/local/bin/sh /usr/bin/sh /bin/sh /busybox/sh; do [ -x $s ] && exec $s; done; \
     echo shell not found; exit 1";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where a user's home stands.
+pub(crate) const PASSWD: &[u8] = b"/etc/passwd";
 const PASSWD_MAX: u64 = 1 << 20;
 /// Variables of an image; more is no image's.
 const ENV_MAX: usize = 4096;
+
+/// Where shells may be, for a set-up to look at.
+pub(crate) fn shells() -> Vec<Vec<u8>> {
+    let paths = SHELLS.iter().map(|(path, _)| path.as_bytes().to_vec());
+    paths.collect()
+}
 
 /// How commands run in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,40 +56,35 @@ impl GuestEnv {
         found.map(|(_, value)| value.clone())
     }
 
-    /// Looks at the guest. `user` and `entrypoint` are the job's wishes, empty where it has none.
+    /// By what the guest's set-up found at [`shells`] and in [`PASSWD`]. `user` and `entrypoint` are the
+    /// job's wishes, empty where it has none.
     pub(crate) async fn read(
         guest: &Guest,
+        found: Found,
         image: &RunConfig,
         user: &str,
         entrypoint: &[String],
-    ) -> Result<GuestEnv, GuestError> {
-        let paths = SHELLS
-            .iter()
-            .map(|(path, _)| path.as_bytes().to_vec())
-            .collect();
-        let found = guest.stat(paths, true).await?;
+    ) -> GuestEnv {
         let is_program =
             |info: &vk_guest_proto::FileInfo| info.kind == FileKind::File && info.mode & 0o111 != 0;
-        let shell = SHELLS.iter().zip(found).find_map(|((path, shell), info)| {
-            info.filter(is_program)
-                .map(|_| ((*path).to_owned(), *shell))
-        });
+        let shell = SHELLS
+            .iter()
+            .zip(found.files)
+            .find_map(|((path, shell), info)| {
+                info.filter(is_program)
+                    .map(|_| ((*path).to_owned(), *shell))
+            });
         let user = if user.is_empty() {
             image.user.as_str()
         } else {
             user
         };
-        let mut passwd = Vec::new();
-        let file = FileOut {
-            path: b"/etc/passwd".to_vec(),
-            max_bytes: PASSWD_MAX,
+        let passwd = match found.content {
+            Some(passwd) => passwd,
+            None => long_passwd(guest).await,
         };
-        // An image may have none.
-        if guest.read_file(file, &mut passwd).await.is_err() {
-            passwd.clear();
-        }
         let home = home(&String::from_utf8_lossy(&passwd), user);
-        Ok(GuestEnv {
+        GuestEnv {
             shell,
             user: user.to_owned(),
             entrypoint: entrypoint_of(image, entrypoint),
@@ -91,8 +94,21 @@ impl GuestEnv {
                 "/".to_owned()
             },
             env: environment(image, &home),
-        })
+        }
     }
+}
+
+/// One that a set-up does not bring along; empty where the image has none.
+async fn long_passwd(guest: &Guest) -> Vec<u8> {
+    let mut passwd = Vec::new();
+    let file = FileOut {
+        path: PASSWD.to_vec(),
+        max_bytes: PASSWD_MAX,
+    };
+    if guest.read_file(file, &mut passwd).await.is_err() {
+        passwd.clear();
+    }
+    passwd
 }
 
 /// The job's entrypoint replaces the image's; an empty word clears it.

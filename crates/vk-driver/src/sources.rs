@@ -1,9 +1,11 @@
 //! A job's sources, made on the host beside the VM's boot.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use vk_guest_proto::limits::MAX_DIRECTORIES;
 use vk_hub_proto::job::{FailureClass, HookName};
 
 use crate::git::{
@@ -27,7 +29,7 @@ pub(crate) const BASE: &str = "base";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What was brought.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sourced {
     /// None where the job wants no repository.
     pub(crate) brought: Option<Brought>,
@@ -44,6 +46,34 @@ pub(crate) struct Brought {
     pub(crate) updated: Option<Updated>,
     /// Files behind LFS pointers.
     pub(crate) pulled: Pulled,
+}
+
+/// Whether there is a disk for the sources. Without a repository there is none: the guest makes the few
+/// directories itself.
+pub(crate) fn has_disk(job: &Job) -> bool {
+    job.is_process()
+        || job.settings.strategy.has_sources()
+        || on_the_way(job).len() > MAX_DIRECTORIES
+}
+
+/// Directories that the guest makes where no disk brings them: that of the builds, and from there to the
+/// project's. As on a disk they are root's, and all may change them.
+pub(crate) fn directories(job: &Job) -> Vec<Vec<u8>> {
+    if has_disk(job) {
+        return Vec::new();
+    }
+    on_the_way(job)
+}
+
+fn on_the_way(job: &Job) -> Vec<Vec<u8>> {
+    let mut at = PathBuf::from(&job.place.builds_dir);
+    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let mut all = vec![bytes(&at)];
+    for name in below(job) {
+        at.push(name);
+        all.push(bytes(&at));
+    }
+    all
 }
 
 /// Makes room for the sources: a disk that is filled while the VM boots, or a directory; and gives the

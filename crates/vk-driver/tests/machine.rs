@@ -29,6 +29,7 @@ async fn a_job_runs_in_a_microvm_and_leaves_its_artifacts() {
         "uname -r > kernel",
         "id -u",
         "hostname",
+        "stat -c '%a %u %n' /builds /builds/g /builds/g/p",
     ]);
     let artifact = json!({
         "name": "k", "untracked": false, "paths": ["kernel"], "when": "always",
@@ -43,6 +44,10 @@ async fn a_job_runs_in_a_microvm_and_leaves_its_artifacts() {
         "{}",
         ran.output
     );
+    // Without a repository there is no disk that brings these.
+    for dir in ["/builds", "/builds/g", "/builds/g/p"] {
+        assert!(ran.has(&format!("777 0 {dir}")), "{dir}\n{}", ran.output);
+    }
     assert_eq!(ran.result.artifacts[0].state, ArtifactState::Uploaded);
     let kernel = std::fs::read_to_string(node.dir.path().join("artifacts/7/k")).unwrap();
     let booted = ran

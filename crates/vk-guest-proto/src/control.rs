@@ -2,9 +2,9 @@ use crate::decoder::Frame;
 use crate::exec::Scope;
 use crate::failure::Failure;
 use crate::file::FileInfo;
-use crate::limits::{MAX_NAME, MAX_PATH, MAX_STAT_PATHS};
+use crate::limits::{MAX_NAME, MAX_PATH, MAX_SMALL_FILE, MAX_STAT_PATHS};
 use crate::macros::{choice, record};
-use crate::mount::{MountRoot, MountTree};
+use crate::mount::{MountRoot, MountTree, SetUp};
 use crate::opening::Purpose;
 use crate::wire::{Bytes, Coding, Flag, Int, List, Opt, Own, Reader, Text};
 use crate::{DecodeError, EncodeError};
@@ -98,15 +98,11 @@ choice! {
             /// Whether a symlink at the end of a path is followed.
             follow: bool as Flag,
         },
-        /// To name the machine.
-        7 = SetHostname {
-            /// The name.
-            name: String as Text<MAX_NAME>,
-        },
-        /// To set the clock.
-        8 = SetClock {
-            /// Nanoseconds since 1970 in UTC.
-            unix_ns: u64 as Int,
+        /// To set the guest up for the job, all at once; answered by `SetUp`. `MountRoot` and `Stat`
+        /// do parts of it.
+        7 = SetUp {
+            /// How.
+            plan: SetUp as Own,
         },
         /// To say what was used so far; answered by `Usage`.
         9 = Usage,
@@ -153,6 +149,13 @@ choice! {
         3 = Usage {
             /// The figures.
             usage: Usage as Own,
+        },
+        /// The guest is set up.
+        4 = SetUp {
+            /// What its paths are, in their order; absent where there is nothing.
+            files: Vec<Option<FileInfo>> as List<Opt<Own>, MAX_STAT_PATHS>,
+            /// What is in its file; absent where it cannot be read, or has more than it may.
+            content: Option<Vec<u8>> as Opt<Bytes<MAX_SMALL_FILE>>,
         },
     }
 }

@@ -35,9 +35,8 @@ record! {
         pub user: Vec<u8> as Bytes<MAX_NAME>,
         /// The file mode creation mask.
         pub umask: u32 as Int,
-        /// Whether data frames feed stdin, until [`crate::StreamToAgent::End`]; else it is
-        /// `/dev/null`.
-        pub stdin: bool as Flag,
+        /// What stdin is.
+        pub stdin: Stdin as Own,
         /// Whether stderr goes into the pipe of stdout, which keeps the order of both exactly;
         /// else each has its own channel and the order between them is that of reading.
         pub merge_output: bool as Flag,
@@ -47,6 +46,22 @@ record! {
         /// Milliseconds that output is still awaited after the exit while a process left running
         /// holds the pipe open; then the rest is cut off ([`ExecEnd::cut`]).
         pub drain_ms: u32 as Int,
+    }
+}
+
+choice! {
+    /// What a command reads on its stdin.
+    pub enum Stdin {
+        /// `/dev/null`.
+        0 = Null,
+        /// A pipe that data frames feed, until [`crate::StreamToAgent::End`].
+        1 = Stream,
+        /// A file in memory that holds this, from its begin. A shell reads a script from a file in
+        /// blocks, and from a pipe byte by byte.
+        2 = File {
+            /// Its content.
+            content: Opaque as Bytes<MAX_REQUEST>,
+        },
     }
 }
 

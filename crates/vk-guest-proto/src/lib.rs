@@ -41,7 +41,7 @@
 //!
 //! Nothing but a frame, a request and the strings in them is bounded. Scripts, variables and files
 //! of any size and content (NUL and invalid UTF-8 included) travel as [`StreamToAgent::Data`]
-//! chunks: an exec's stdin, a tar, or a file. Only what the kernel itself bounds (one argument or
+//! chunks: an exec's stdin (one that fits may be in its request), a tar, or a file. Only what the kernel itself bounds (one argument or
 //! environment string below 128 KiB) is refused, by name ([`FailureCode::TooLarge`]).
 //!
 //! This crate must not know I/O, nor anything else of the workspace.
@@ -69,10 +69,10 @@ pub use archive::{Note, NoteCode, TarIn, TarOut};
 pub use control::{Answer, ControlToAgent, ControlToHost, Hello, Mode, Op, Usage};
 pub use decoder::{Decoder, Frame, encode};
 pub use error::{DecodeError, EncodeError};
-pub use exec::{EnvVar, Exec, ExecEnd, ExitStatus, Scope};
+pub use exec::{EnvVar, Exec, ExecEnd, ExitStatus, Scope, Stdin};
 pub use failure::{Failure, FailureCode};
 pub use file::{FileIn, FileInfo, FileKind, FileOut};
-pub use mount::{DiskFormat, MountRoot, MountTree, TreeAccess, Volume};
+pub use mount::{DiskFormat, MountRoot, MountTree, SetUp, TreeAccess, Volume};
 pub use opaque::Opaque;
 pub use opening::{
     CONTROL_STREAM, HIGHEST_VERSION, LOWEST_VERSION, MAGIC, OPENING_LEN, Opening, Purpose, REFUSED,

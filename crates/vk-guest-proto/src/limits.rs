@@ -18,9 +18,11 @@ pub const MAX_NAME: usize = 256;
 pub const MAX_STRINGS: usize = 65_536;
 /// Most include patterns, and most exclude patterns, of one archive.
 pub const MAX_PATTERNS: usize = 4096;
-/// Most paths in one [`crate::Op::Stat`].
+/// Most paths in one [`crate::Op::Stat`] or [`crate::SetUp`].
 pub const MAX_STAT_PATHS: usize = 16;
-/// Most directories that one exec asks for.
+/// Most bytes of the file that a [`crate::SetUp`] reads: its answer is one frame.
+pub const MAX_SMALL_FILE: usize = 32 * 1024;
+/// Most directories that one exec or set-up asks for.
 pub const MAX_DIRECTORIES: usize = 16;
 /// Bytes of one argument or `NAME=value` string from which on the kernel refuses it (with its NUL).
 pub const KERNEL_STRING: usize = 128 * 1024;

@@ -1,6 +1,6 @@
-use crate::limits::{MAX_NAME, MAX_PATH};
+use crate::limits::{MAX_DIRECTORIES, MAX_NAME, MAX_PATH, MAX_STAT_PATHS};
 use crate::macros::{choice, record};
-use crate::wire::{Bytes, Int, Own};
+use crate::wire::{Bytes, Int, List, Opt, Own, Text};
 
 choice! {
     /// The format of a disk.
@@ -45,6 +45,27 @@ record! {
         pub image: Volume as Own,
         /// Where all changes go, those of later overlays too.
         pub writable: Volume as Own,
+    }
+}
+
+record! {
+    /// All that a guest is before the first exec, file or archive: an answer's way there and back costs
+    /// a guest that is emulated milliseconds.
+    pub struct SetUp {
+        /// The machine's name; absent for a process, which has its host's.
+        pub hostname: Option<String> as Opt<Text<MAX_NAME>>,
+        /// The time, in nanoseconds since 1970 in UTC; absent for a process.
+        pub unix_ns: Option<u64> as Opt<Int>,
+        /// The job's root.
+        pub root: MountRoot as Own,
+        /// Directories in it, absolute, made in this order with their parents. Each becomes root's, and
+        /// may be changed by all, also where it is there already.
+        pub open: Vec<Vec<u8>> as List<Bytes<MAX_PATH>, MAX_DIRECTORIES>,
+        /// Paths in it to look at, absolute; a symlink at the end of one is followed.
+        pub look: Vec<Vec<u8>> as List<Bytes<MAX_PATH>, MAX_STAT_PATHS>,
+        /// A file in it to be read, absolute, where it has at most
+        /// [`MAX_SMALL_FILE`](crate::limits::MAX_SMALL_FILE) bytes.
+        pub read: Vec<u8> as Bytes<MAX_PATH>,
     }
 }
 

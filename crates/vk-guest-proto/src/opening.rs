@@ -5,9 +5,9 @@ use crate::wire::{Reader, unknown};
 /// The first bytes of every connection.
 pub const MAGIC: [u8; 4] = *b"vkag";
 /// The lowest protocol version spoken here.
-pub const LOWEST_VERSION: u8 = 2;
+pub const LOWEST_VERSION: u8 = 3;
 /// The highest protocol version spoken here.
-pub const HIGHEST_VERSION: u8 = 2;
+pub const HIGHEST_VERSION: u8 = 3;
 /// The host's answer to an opening whose stream it did not ask for, or with no version in common.
 /// No version has this number.
 pub const REFUSED: u8 = 0;

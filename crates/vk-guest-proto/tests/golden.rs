@@ -91,15 +91,37 @@ fn control_to_agent() -> Vec<(&'static str, ControlToAgent)> {
             }),
         ),
         (
-            "set_hostname",
-            request(Op::SetHostname {
-                name: "runner".into(),
+            "set_up",
+            request(Op::SetUp {
+                plan: SetUp {
+                    hostname: Some("runner".into()),
+                    unix_ns: Some(1_800_000_000_000_000_000),
+                    root: MountRoot {
+                        image: disk("root", DiskFormat::Erofs),
+                        writable: disk("data", DiskFormat::Ext4),
+                    },
+                    open: vec![bytes("/builds"), bytes("/builds/g")],
+                    look: vec![bytes("/bin/bash")],
+                    read: bytes("/etc/passwd"),
+                },
             }),
         ),
         (
-            "set_clock",
-            request(Op::SetClock {
-                unix_ns: 1_800_000_000_000_000_000,
+            "set_up_process",
+            request(Op::SetUp {
+                plan: SetUp {
+                    hostname: None,
+                    unix_ns: None,
+                    root: MountRoot {
+                        image: Volume::Directory {
+                            path: bytes("/img"),
+                        },
+                        writable: Volume::Memory { max_bytes: 1 << 30 },
+                    },
+                    open: vec![],
+                    look: vec![],
+                    read: vec![],
+                },
             }),
         ),
         ("usage", request(Op::Usage)),
@@ -141,7 +163,21 @@ fn control_to_host() -> Vec<(&'static str, ControlToHost)> {
         (
             "stats",
             answer(Answer::Stats {
+                files: vec![None, Some(info.clone())],
+            }),
+        ),
+        (
+            "set_up",
+            answer(Answer::SetUp {
                 files: vec![None, Some(info)],
+                content: Some(bytes("root:")),
+            }),
+        ),
+        (
+            "set_up_unread",
+            answer(Answer::SetUp {
+                files: vec![],
+                content: None,
             }),
         ),
         ("usage", answer(Answer::Usage { usage })),
@@ -241,13 +277,25 @@ fn requests() -> Vec<(&'static str, Request)> {
         directories: vec![bytes("/builds/g/p"), bytes("/builds/g/p.tmp")],
         user: bytes("app:1000"),
         umask: 0o22,
-        stdin: true,
+        stdin: Stdin::Stream,
         merge_output: false,
         kill_leftovers: true,
         drain_ms: 2000,
     };
+    let of_file = Exec {
+        stdin: Stdin::File {
+            content: opaque("exit 3\n"),
+        },
+        ..exec.clone()
+    };
+    let of_nothing = Exec {
+        stdin: Stdin::Null,
+        ..exec.clone()
+    };
     vec![
         ("exec", Request::Exec { exec }),
+        ("exec_file", Request::Exec { exec: of_file }),
+        ("exec_null", Request::Exec { exec: of_nothing }),
         (
             "tar_in",
             Request::TarIn {

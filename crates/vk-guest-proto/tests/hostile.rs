@@ -169,7 +169,7 @@ fn exec_with(value: Vec<u8>) -> Request {
             directories: vec![],
             user: vec![],
             umask: 0o22,
-            stdin: false,
+            stdin: Stdin::Null,
             merge_output: false,
             kill_leftovers: true,
             drain_ms: 0,

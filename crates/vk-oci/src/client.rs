@@ -4,6 +4,7 @@ mod authorize;
 mod request;
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -82,36 +83,65 @@ pub struct Image {
 
 /// Fetches from registries.
 pub struct Client {
-    http: reqwest::Client,
-    /// For loopback.
-    local: reqwest::Client,
-    /// Whether anybody's certificate can be verified: a host may have no authorities.
-    verifies: bool,
+    /// Set up with the first request: reading a host's certificate authorities takes longer than all
+    /// else that a job whose image is here needs of it.
+    connectors: OnceLock<Connectors>,
     pub(crate) origins: Origins,
     pub(crate) config: Config,
     pub(crate) tokens: Tokens,
 }
 
-impl Client {
-    /// Sets a client up; reads the host's certificate authorities.
-    ///
-    /// # Errors
-    /// Authorities that cannot be read.
-    pub fn new(config: Config) -> Result<Self, Error> {
-        let (http, verifies) = connector(&config, reqwest::Client::builder)?;
+/// What requests travel by.
+struct Connectors {
+    http: reqwest::Client,
+    /// For loopback.
+    local: reqwest::Client,
+    /// Whether anybody's certificate can be verified: a host may have no authorities.
+    verifies: bool,
+}
+
+impl Connectors {
+    fn new(config: &Config) -> Result<Self, Error> {
+        let (http, verifies) = connector(config, reqwest::Client::builder)?;
         // As Go does: a proxy of the environment is no way to this host itself.
-        let (local, _) = connector(&config, || reqwest::Client::builder().no_proxy())?;
-        let origins = Origins {
-            insecure: config.insecure.clone(),
-        };
+        let (local, _) = connector(config, || reqwest::Client::builder().no_proxy())?;
         Ok(Self {
             http,
             local,
             verifies,
+        })
+    }
+}
+
+impl Client {
+    /// Sets a client up. The host's certificate authorities are read with the first request, those of
+    /// `config` at once.
+    ///
+    /// # Errors
+    /// Authorities that cannot be read.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let connectors = OnceLock::new();
+        if !config.authorities.is_empty() {
+            let made = Connectors::new(&config)?;
+            connectors.get_or_init(|| made);
+        }
+        let origins = Origins {
+            insecure: config.insecure.clone(),
+        };
+        Ok(Self {
+            connectors,
             origins,
             config,
             tokens: Tokens::default(),
         })
+    }
+
+    fn connectors(&self) -> Result<&Connectors, Error> {
+        if let Some(made) = self.connectors.get() {
+            return Ok(made);
+        }
+        let made = Connectors::new(&self.config)?;
+        Ok(self.connectors.get_or_init(|| made))
     }
 
     /// What a reference points to now, without fetching it where the registry says it in a header.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use vk_guest_proto::{SECRET_LEN, Secret};
 
 use crate::channel::{Connection, Expected, Listener};
-use crate::confine::{Confinement, Holder, Program};
+use crate::confine::{Holder, Program};
 use crate::console::Console;
 use crate::start_error::StartError;
 use crate::supervise::Watched;
@@ -33,16 +33,15 @@ pub(crate) struct Channel {
 }
 
 impl Launching {
-    /// Starts the holder of a VM in `directory`; what dials `listener` with `secret` is its agent.
-    pub(crate) async fn begin(
-        confinement: &Confinement,
+    /// A VM in `directory` under its holder; what dials `listener` with `secret` is its agent.
+    pub(crate) fn begin(
+        holder: Holder,
         directory: &Path,
         listener: Listener,
         secret: Secret,
     ) -> Result<(Self, Channel), StartError> {
         let console = Console::create(directory.join("console.log"))
             .map_err(StartError::io("make the console's file"))?;
-        let holder = Holder::start(confinement).await?;
         let (expected, control) = Expected::new(secret);
         let expected = Arc::new(expected);
         let mut tasks = JoinSet::new();

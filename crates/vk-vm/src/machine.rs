@@ -81,6 +81,10 @@ pub trait Vmm: fmt::Debug + Send + Sync {
     /// What its guests run on.
     fn accelerator(&self) -> Accelerator;
 
+    /// A VM will be started soon: begins what it needs that depends on nothing of it. Nothing where
+    /// there is no such thing.
+    fn anticipate(&self) {}
+
     /// Starts a VM and waits for its agent's hello.
     ///
     /// Every process of it dies with this one, however that ends. On an error nothing is left but

@@ -19,7 +19,7 @@ use vk_guest_proto::{Secret, Volume};
 
 use crate::bundle::FileIdentity;
 use crate::channel::Listener;
-use crate::confine::{Confinement, Confines, Program};
+use crate::confine::{Confinement, Confines, Holder, Program};
 use crate::launching::{Launching, make_directories, new_secret};
 use crate::machine::{Accelerator, Disk, Machine, Starting, Vmm};
 use crate::programs::find;
@@ -106,8 +106,9 @@ impl ProcessVmm {
         let listener = sockets::listen(&directory.join("host"))
             .map_err(StartError::io("listen for the agent"))?;
         let confinement = &self.settings.confinement;
-        let (mut launching, channel) =
-            Launching::begin(confinement, directory, Listener::Unix(listener), secret).await?;
+        let holder = Holder::start(confinement).await?;
+        let listener = Listener::Unix(listener);
+        let (mut launching, channel) = Launching::begin(holder, directory, listener, secret)?;
         // The socket relative to the agent's directory, for a socket's path must be short.
         let mut args: Vec<OsString> = [
             "process",

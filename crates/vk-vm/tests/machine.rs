@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use support::guest::{COMMAND, bare, run, settings, shell, with_root};
 use support::{eventually, is_gone, named, status, test_root, tree};
-use vk_guest_proto::{FailureCode, FileIn, FileOut, Scope, TarIn, TarOut};
+use vk_guest_proto::{FailureCode, FileIn, FileOut, Scope, Stdin, TarIn, TarOut};
 use vk_vm::accelerator::{Kvm, probe};
 use vk_vm::channel::{ExecEvent, GuestError};
 use vk_vm::confine::Walls;
@@ -51,7 +51,7 @@ async fn a_guest_runs_commands_moves_files_and_powers_off_leaving_nothing() {
     assert_eq!((code, said.as_str()), (143, ""));
 
     let mut exec = shell("cat | tr a-z A-Z");
-    exec.stdin = true;
+    exec.stdin = Stdin::Stream;
     let big = "abcdefghij".repeat(100_000);
     let ran = vm
         .guest()

@@ -26,8 +26,11 @@ impl Cgroups {
         // Whatever the commands do, the agent keeps a share of the processor as large as theirs
         // together, and threads to serve the host with. A kernel without these controllers still
         // has cgroups.
-        for controller in ["+cpu", "+pids"] {
-            let _ = std::fs::write(mount.join("cgroup.subtree_control"), controller);
+        let control = mount.join("cgroup.subtree_control");
+        if std::fs::write(&control, "+cpu +pids").is_err() {
+            for controller in ["+cpu", "+pids"] {
+                let _ = std::fs::write(&control, controller);
+            }
         }
         if let Some(most) = most_tasks() {
             let _ = std::fs::write(dir.join("pids.max"), most.to_string());

@@ -90,7 +90,7 @@ fn programs(program: &[u8], env: &[EnvVar]) -> Result<Vec<CString>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vk_guest_proto::Opaque;
+    use vk_guest_proto::{Opaque, Stdin};
 
     fn exec(argv: &[&[u8]], env: &[(&[u8], &[u8])]) -> Exec {
         Exec {
@@ -106,7 +106,7 @@ mod tests {
             directories: Vec::new(),
             user: vec![],
             umask: 0o22,
-            stdin: false,
+            stdin: Stdin::Null,
             merge_output: false,
             kill_leftovers: true,
             drain_ms: 0,

@@ -1,13 +1,15 @@
 //! From a request to a running command.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
-use vk_guest_proto::{Channel, Exec, Failure, FailureCode};
+use vk_guest_proto::{Channel, Exec, Failure, FailureCode, Stdin};
 
 use super::plan::Strings;
 use super::tree::Tree;
@@ -119,6 +121,14 @@ fn not_started(exec: &Exec, step: &str, errno: i32) -> Failure {
     Failure::new(code, format!("{step} {}: {reason}", shown(on)))
 }
 
+/// A file that has no name, at its begin.
+fn in_memory(content: &[u8]) -> std::io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("stdin", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
 /// Both ends of the command's standard input and output.
 struct Pipes {
     stdin: OwnedFd,
@@ -131,13 +141,20 @@ struct Pipes {
 impl Pipes {
     fn new(exec: &Exec) -> Result<Self, Failure> {
         let what = || "make a command's pipes".to_owned();
-        let (stdin, feed) = if exec.stdin {
-            let (stdin, feed) = pipe_with(PipeFlags::CLOEXEC).or_fail(what)?;
-            rustix::io::ioctl_fionbio(&feed, true).or_fail(what)?;
-            (stdin, Some(feed))
-        } else {
-            let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-            (null.or_fail(|| "open /dev/null".into())?, None)
+        let (stdin, feed) = match &exec.stdin {
+            Stdin::Stream => {
+                let (stdin, feed) = pipe_with(PipeFlags::CLOEXEC).or_fail(what)?;
+                rustix::io::ioctl_fionbio(&feed, true).or_fail(what)?;
+                (stdin, Some(feed))
+            }
+            Stdin::File { content } => {
+                let file = in_memory(content).or_fail(|| "make a command's input".into())?;
+                (file, None)
+            }
+            Stdin::Null => {
+                let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+                (null.or_fail(|| "open /dev/null".into())?, None)
+            }
         };
         let (out, stdout) = pipe_with(PipeFlags::CLOEXEC).or_fail(what)?;
         let mut outputs = vec![(Channel::Stdout, out)];

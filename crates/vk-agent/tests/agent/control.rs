@@ -33,6 +33,22 @@ fn requests_are_answered_and_the_end_is_a_frame() {
     assert!(host.agent.wait().unwrap().success());
 }
 
+fn set_up(hostname: Option<&str>, unix_ns: Option<u64>) -> Op {
+    let memory = |max_bytes| Volume::Memory { max_bytes };
+    let plan = SetUp {
+        hostname: hostname.map(str::to_owned),
+        unix_ns,
+        root: MountRoot {
+            image: memory(1 << 20),
+            writable: memory(1 << 20),
+        },
+        open: Vec::new(),
+        look: Vec::new(),
+        read: Vec::new(),
+    };
+    Op::SetUp { plan }
+}
+
 #[test]
 fn what_a_process_cannot_do_is_refused() {
     let mut host = Host::start();
@@ -47,11 +63,8 @@ fn what_a_process_cannot_do_is_refused() {
         access: TreeAccess::ReadOnly,
     };
     for (op, code) in [
-        (Op::SetClock { unix_ns: 1 }, FailureCode::Unsupported),
-        (
-            Op::SetHostname { name: "x".into() },
-            FailureCode::Unsupported,
-        ),
+        (set_up(Some("x"), None), FailureCode::Unsupported),
+        (set_up(None, Some(1)), FailureCode::Unsupported),
         (Op::MountTree { plan: tree }, FailureCode::Invalid),
         (
             Op::Kill {

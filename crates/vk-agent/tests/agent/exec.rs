@@ -60,11 +60,38 @@ fn stdin_feeds_any_bytes_and_ends() {
         .map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[1])
         .collect();
     let cat = Exec {
-        stdin: true,
+        stdin: Stdin::Stream,
         ..exec(&["cat"])
     };
     let heard = Host::start().run(&Request::Exec { exec: cat }, &input);
     assert_eq!(heard.out, input);
+}
+
+#[test]
+fn a_file_as_stdin_is_read_from_its_begin_and_in_blocks() {
+    let content: Opaque = (0..400 * 1024_u32)
+        .map(|i| i.to_le_bytes()[0] ^ i.to_le_bytes()[1])
+        .collect::<Vec<u8>>()
+        .into();
+    let cat = Exec {
+        stdin: Stdin::File {
+            content: content.clone(),
+        },
+        ..exec(&["cat"])
+    };
+    let heard = Host::start().run(&Request::Exec { exec: cat }, b"");
+    assert_eq!(heard.out, content.into_inner());
+    // What a shell does not read of a pipe in blocks stays for those it starts.
+    let script = b"head -c 4; exit 3\nleft".as_slice().into();
+    let shell = Exec {
+        stdin: Stdin::File { content: script },
+        ..exec(&["bash"])
+    };
+    let heard = Host::start().run(&Request::Exec { exec: shell }, b"");
+    assert_eq!(
+        (heard.text().as_ref(), heard.end().status),
+        ("left", ExitStatus::Code { code: 3 })
+    );
 }
 
 #[test]
@@ -84,7 +111,7 @@ fn without_stdin_a_command_reads_nothing() {
 #[test]
 fn a_command_that_does_not_read_its_stdin_ends_all_the_same() {
     let exec = Exec {
-        stdin: true,
+        stdin: Stdin::Stream,
         ..exec(&["true"])
     };
     let heard = Host::start().run(&Request::Exec { exec }, &vec![b'x'; 4 << 20]);
@@ -96,7 +123,7 @@ fn a_command_that_closed_its_stdin_lets_the_host_finish_sending() {
     let mut host = Host::start();
     let script = "exec <&-; echo ready; while ! test -e go; do sleep 0.02; done";
     let exec = Exec {
-        stdin: true,
+        stdin: Stdin::Stream,
         ..exec_in(&host, script)
     };
     let (_, mut stream) = host.open(&Request::Exec { exec });
@@ -168,7 +195,7 @@ fn a_variable_over_the_kernels_bound_is_refused_by_name_and_passes_on_stdin() {
     ]
     .concat();
     let exec = Exec {
-        stdin: true,
+        stdin: Stdin::Stream,
         ..exec(&["sh"])
     };
     let heard = host.run(&Request::Exec { exec }, &script);
@@ -265,7 +292,7 @@ fn commands_run_side_by_side() {
     let mut host = Host::start();
     let cat = Request::Exec {
         exec: Exec {
-            stdin: true,
+            stdin: Stdin::Stream,
             ..exec(&["cat"])
         },
     };

@@ -291,7 +291,7 @@ pub(crate) fn exec(argv: &[&str]) -> Exec {
         directories: Vec::new(),
         user: vec![],
         umask: 0o22,
-        stdin: false,
+        stdin: Stdin::Null,
         merge_output: false,
         kill_leftovers: true,
         drain_ms: 5000,

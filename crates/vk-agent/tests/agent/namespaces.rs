@@ -2,8 +2,9 @@
 //! directories, joined by overlay. Where this user may not make user namespaces, these tests say so
 //! and check nothing.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,6 +68,92 @@ fn mount_root_on(host: &mut Host, max_bytes: u64) {
     });
     assert_eq!(answer, Answer::Done);
     mount_tree(host, Path::new("/usr"), "/usr", TreeAccess::ReadOnly);
+}
+
+#[test]
+fn a_set_up_brings_the_root_its_directories_and_what_is_asked_of_it() {
+    let Some(mut host) = start() else { return };
+    let image = image(&host);
+    let Volume::Directory { path: dir } = &image else {
+        panic!()
+    };
+    let dir = Path::new(std::ffi::OsStr::from_bytes(dir)).to_owned();
+    fs::create_dir(dir.join("builds")).unwrap();
+    fs::set_permissions(dir.join("builds"), Permissions::from_mode(0o700)).unwrap();
+    symlink("of-the-image", dir.join("etc/link")).unwrap();
+    let plan = |read: &str| SetUp {
+        hostname: None,
+        unix_ns: None,
+        root: MountRoot {
+            image: image.clone(),
+            writable: Volume::Memory {
+                max_bytes: 64 << 20,
+            },
+        },
+        open: vec![
+            b"/builds".to_vec(),
+            b"/builds/g".to_vec(),
+            b"/builds/g/p".to_vec(),
+        ],
+        look: vec![
+            b"/etc/link".to_vec(),
+            b"/nowhere".to_vec(),
+            b"/builds/g/p".to_vec(),
+        ],
+        read: read.as_bytes().to_vec(),
+    };
+    let plan = Op::SetUp {
+        plan: plan("/etc/passwd"),
+    };
+    let Answer::SetUp { files, content } = host.call(plan) else {
+        panic!()
+    };
+    let kinds: Vec<_> = files
+        .iter()
+        .map(|file| file.as_ref().map(|file| file.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [Some(FileKind::File), None, Some(FileKind::Directory)]
+    );
+    assert_eq!(content.unwrap(), b"root:x:0:0:root:/root:/bin/sh\n");
+    mount_tree(&mut host, Path::new("/usr"), "/usr", TreeAccess::ReadOnly);
+    let heard = run(&mut host, "stat -c '%a %n' /builds /builds/g /builds/g/p");
+    assert_eq!(
+        heard.text(),
+        "777 /builds\n777 /builds/g\n777 /builds/g/p\n"
+    );
+}
+
+#[test]
+fn a_file_that_a_set_up_cannot_bring_is_left_out() {
+    for (size, there) in [
+        (limits::MAX_SMALL_FILE, true),
+        (limits::MAX_SMALL_FILE + 1, false),
+    ] {
+        let Some(mut host) = start() else { return };
+        let image = image(&host);
+        let Volume::Directory { path: dir } = &image else {
+            panic!()
+        };
+        let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
+        write(&dir.join("etc/passwd"), &vec![b'x'; size]);
+        let plan = SetUp {
+            hostname: None,
+            unix_ns: None,
+            root: MountRoot {
+                image,
+                writable: Volume::Memory { max_bytes: 8 << 20 },
+            },
+            open: Vec::new(),
+            look: Vec::new(),
+            read: b"/etc/passwd".to_vec(),
+        };
+        let Answer::SetUp { content, .. } = host.call(Op::SetUp { plan }) else {
+            panic!()
+        };
+        assert_eq!(content.map(|content| content.len()), there.then_some(size));
+    }
 }
 
 fn mount_tree(host: &mut Host, from: &Path, at: &str, access: TreeAccess) {

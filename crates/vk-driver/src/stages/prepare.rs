@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use vk_guest_proto::MountRoot;
+use vk_guest_proto::{MountRoot, SetUp};
 use vk_hub_proto::dispatch::GuestSize;
 use vk_hub_proto::job::FailureClass;
 use vk_stage_core::StageEnd;
 use vk_trace::Line;
+use vk_vm::channel::unix_ns;
 use vk_vm::disk::create_scratch;
 use vk_vm::{Accelerator, Disk, Machine, Vm};
 
 use super::{failed, image, passing, system, unsupported, with_causes};
-use crate::guest_env::GuestEnv;
+use crate::guest_env::{GuestEnv, PASSWD, shells};
 use crate::job::{Inside, Job};
 use crate::sources;
 
@@ -27,18 +28,9 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
     supported(job)?;
     admitted(job).await?;
-    let image = image::resolve(job).await?;
-    let run = image.record().run.clone();
-    let image_disk = image.disk().to_owned();
-    job.shared().lease = Some(image);
-    if job.shared().sourcing.is_none() {
-        sources::make_room(job).map_err(|error| passing(format!("cannot make a disk: {error}")))?;
-        let sourcing = sources::begin(job, 1);
-        job.shared().sourcing = Some(sourcing);
-    }
     let scratch = job.file(&format!("scratch-{attempt}"));
     let directory = job.file(&format!("vm-{attempt}"));
-    let begun = boot(job, &scratch, &directory, image_disk, &run).await;
+    let begun = begin(job, &scratch, &directory).await;
     if begun.is_err() {
         // What resists goes with the job's directory.
         let _ = std::fs::remove_file(&scratch);
@@ -49,6 +41,24 @@ pub(super) async fn run(job: &Arc<Job>, attempt: u32) -> Result<(), StageEnd> {
     Ok(())
 }
 
+/// The image, the disks and the VM. What needs nothing of another is begun beside it.
+async fn begin(job: &Arc<Job>, scratch: &Path, directory: &Path) -> Result<Vm, StageEnd> {
+    job.context.vmm.anticipate();
+    let made = create_scratch(scratch, job.context.plan.disk_bytes);
+    let (made, image) = tokio::join!(made, image::resolve(job));
+    let image = image?;
+    made.map_err(|error| not_begun(error.is_transient(), &error))?;
+    let run = image.record().run.clone();
+    let image_disk = image.disk().to_owned();
+    job.shared().lease = Some(image);
+    if sources::has_disk(job) && job.shared().sourcing.is_none() {
+        sources::make_room(job).map_err(|error| passing(format!("cannot make a disk: {error}")))?;
+        let sourcing = sources::begin(job, 1);
+        job.shared().sourcing = Some(sourcing);
+    }
+    boot(job, scratch, directory, image_disk, &run).await
+}
+
 /// A VM that is set up for the job.
 async fn boot(
     job: &Job,
@@ -57,8 +67,6 @@ async fn boot(
     image: PathBuf,
     run: &vk_oci::RunConfig,
 ) -> Result<Vm, StageEnd> {
-    let made = create_scratch(scratch, job.context.plan.disk_bytes).await;
-    made.map_err(|error| not_begun(error.is_transient(), &error))?;
     let disk = |role: &str, path, writable| Disk {
         role: role.to_owned(),
         path,
@@ -67,11 +75,13 @@ async fn boot(
     let mut disks = vec![
         disk(IMAGE, image, false),
         disk(SCRATCH, scratch.to_owned(), true),
-        disk(sources::DISK, job.file(sources::DISK), false),
     ];
-    let base = job.file(sources::BASE);
-    if base.exists() {
-        disks.push(disk(sources::BASE, base, false));
+    if sources::has_disk(job) {
+        disks.push(disk(sources::DISK, job.file(sources::DISK), false));
+        let base = job.file(sources::BASE);
+        if base.exists() {
+            disks.push(disk(sources::BASE, base, false));
+        }
     }
     let machine = Machine {
         directory: directory.to_owned(),
@@ -169,26 +179,28 @@ fn booted(job: &Job, vm: &Vm) {
     });
 }
 
-/// Root, name, clock; and what the image says of itself.
+/// Clock, name, root; and what the image says of itself.
 async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), StageEnd> {
     let volume = |role: &str| {
         let missing = || system(format!("the VM has no disk {role}"));
         vm.volume(role).cloned().ok_or_else(missing)
     };
-    let root = MountRoot {
-        image: volume(IMAGE)?,
-        writable: volume(SCRATCH)?,
+    let is_machine = !job.is_process();
+    let plan = SetUp {
+        hostname: is_machine.then(|| hostname(job)),
+        unix_ns: is_machine.then(unix_ns),
+        root: MountRoot {
+            image: volume(IMAGE)?,
+            writable: volume(SCRATCH)?,
+        },
+        open: sources::directories(job),
+        look: shells(),
+        read: PASSWD.to_vec(),
     };
     let guest = vm.guest();
-    guest.mount_root(root).await.map_err(passing)?;
-    if !job.is_process() {
-        guest.set_hostname(&hostname(job)).await.map_err(passing)?;
-        guest.set_clock().await.map_err(passing)?;
-    }
+    let found = guest.set_up(plan).await.map_err(passing)?;
     let wanted = &job.spec().image.entrypoint;
-    let read = GuestEnv::read(guest, run, &user(job)?, wanted)
-        .await
-        .map_err(passing)?;
+    let read = GuestEnv::read(guest, found, run, &user(job)?, wanted).await;
     job.shared().guest_env = Some(Arc::new(read));
     Ok(())
 }

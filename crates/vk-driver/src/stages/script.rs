@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vk_guest_proto::{Channel, EnvVar, Exec, ExecEnd, Opaque};
+use vk_guest_proto::{Channel, EnvVar, Exec, ExecEnd, Opaque, Stdin};
 use vk_hub_proto::job::{FailureClass, HookName};
 use vk_stage_core::{Kill, StageEnd};
 use vk_trace::{Kind, Line};
@@ -19,6 +19,8 @@ use crate::script::{Prologue, Shell, Wrapped, commands, remove};
 const GRACE: Duration = Duration::from_millis(1500);
 /// Output is awaited this long where a process that the script left holds it.
 const DRAIN_MS: u32 = 1000;
+/// A script up to this many bytes travels with its command; a longer one is fed to it.
+const SMALL: usize = 1 << 20;
 
 pub(super) async fn step(job: &Job, n: u32, stop: StopWatch) -> Result<(), StageEnd> {
     let place = usize::try_from(n).ok().and_then(|n| job.plan.steps.get(n));
@@ -114,9 +116,14 @@ async fn run_at(
         let message = "shell not found: the image has neither bash nor sh";
         return Err(failed(FailureClass::Configuration, message));
     };
-    let (text, exec) = compose(job, &env, &path, shell, (at, body));
+    let (text, mut exec) = compose(job, &env, &path, shell, (at, body));
+    let feed = (text.len() > SMALL).then_some(text.as_slice());
+    if feed.is_none() {
+        let content = Opaque::from(text.as_slice());
+        exec.stdin = Stdin::File { content };
+    }
     let running = guest.exec(exec).await.map_err(|error| refused(&error))?;
-    let end = follow(job, running, &text, stop)
+    let end = follow(job, running, feed, stop)
         .await
         .map_err(|error| refused(&error))?;
     if end.oom_kills > 0 {
@@ -189,7 +196,7 @@ fn compose(
         directories: [&env.cwd, temp].map(|at| at.clone().into_bytes()).to_vec(),
         user: env.user.clone().into_bytes(),
         umask: 0o022,
-        stdin: true,
+        stdin: Stdin::Stream,
         merge_output: false,
         kill_leftovers: true,
         drain_ms: DRAIN_MS,
@@ -217,11 +224,11 @@ fn environment(strings: Vec<(String, String)>) -> Vec<EnvVar> {
     env
 }
 
-/// Feeds the script, passes its output on, and stops it when told so.
+/// Feeds the script, where it is fed, passes its output on, and stops it when told so.
 async fn follow(
     job: &Job,
     running: Running,
-    text: &[u8],
+    text: Option<&[u8]>,
     mut stop: StopWatch,
 ) -> Result<ExecEnd, GuestError> {
     let Running {
@@ -231,11 +238,11 @@ async fn follow(
     } = running;
     let mut feed = pin!(async {
         // A shell that ends early does not read all of its script.
-        let _ = input.write(text).await;
+        let _ = input.write(text.unwrap_or_default()).await;
         let _ = input.end().await;
     });
     let mut read = pin!(read(job, output));
-    let mut fed = false;
+    let mut fed = text.is_none();
     let mut told = true;
     loop {
         tokio::select! {

@@ -14,7 +14,10 @@ use crate::settings::{Strategy, Submodules};
 use crate::sources::{self, Sourced, class};
 
 pub(super) async fn run(job: &Arc<Job>, attempt: u32, stop: StopWatch) -> Result<(), StageEnd> {
-    if !job.shared().mounted {
+    if !sources::has_disk(job) {
+        job.output.say(&announce_fetch(job));
+        announce(job, &Sourced::default());
+    } else if !job.shared().mounted {
         let (begun, sourced) = {
             let mut shared = job.shared();
             (shared.sourcing.take(), shared.sourced.clone())

@@ -48,6 +48,26 @@ fn volume() -> impl Strategy<Value = Volume> {
     ]
 }
 
+fn set_up() -> impl Strategy<Value = SetUp> {
+    let paths = || vec(bytes(), 0..4);
+    (
+        option::of(text()),
+        any::<Option<u64>>(),
+        (volume(), volume()),
+        (paths(), paths(), bytes()),
+    )
+        .prop_map(
+            |(hostname, unix_ns, (image, writable), (open, look, read))| SetUp {
+                hostname,
+                unix_ns,
+                root: MountRoot { image, writable },
+                open,
+                look,
+                read,
+            },
+        )
+}
+
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     let scope = prop_oneof![Just(Scope::Leader), Just(Scope::Tree)];
     let access = prop_oneof![Just(TreeAccess::ReadOnly), Just(TreeAccess::Overlay)];
@@ -69,8 +89,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         }),
         (vec(bytes(), 0..=MAX_STAT_PATHS), any::<bool>())
             .prop_map(|(paths, follow)| Op::Stat { paths, follow }),
-        text().prop_map(|name| Op::SetHostname { name }),
-        any::<u64>().prop_map(|unix_ns| Op::SetClock { unix_ns }),
+        set_up().prop_map(|plan| Op::SetUp { plan }),
         Just(Op::Usage),
         Just(Op::Sync),
         Just(Op::PowerOff),
@@ -117,6 +136,11 @@ fn answer() -> impl Strategy<Value = Answer> {
         failure().prop_map(|failure| Answer::Failed { failure }),
         vec(option::of(file_info()), 0..=MAX_STAT_PATHS).prop_map(|files| Answer::Stats { files }),
         usage().prop_map(|usage| Answer::Usage { usage }),
+        (
+            vec(option::of(file_info()), 0..=MAX_STAT_PATHS),
+            option::of(bytes())
+        )
+            .prop_map(|(files, content)| Answer::SetUp { files, content }),
     ]
 }
 
@@ -230,6 +254,14 @@ pub(crate) fn stream_end() -> impl Strategy<Value = StreamToHost> {
     ]
 }
 
+fn stdin() -> impl Strategy<Value = Stdin> {
+    prop_oneof![
+        Just(Stdin::Null),
+        Just(Stdin::Stream),
+        opaque().prop_map(|content| Stdin::File { content }),
+    ]
+}
+
 pub(crate) fn request() -> impl Strategy<Value = Request> {
     let variable = (bytes(), opaque()).prop_map(|(name, value)| EnvVar { name, value });
     // Longer than some frames; byte by byte, a million of them would take a day.
@@ -240,12 +272,12 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
         argv,
         vec(variable, 0..8),
         (bytes(), vec(bytes(), 0..4)),
-        bytes(),
-        any::<(u32, u32, [bool; 3])>(),
+        (bytes(), stdin()),
+        any::<(u32, u32, [bool; 2])>(),
     )
         .prop_map(
-            |(argv, env, (cwd, directories), user, (umask, drain_ms, flags))| {
-                let [stdin, merge_output, kill_leftovers] = flags;
+            |(argv, env, (cwd, directories), (user, stdin), (umask, drain_ms, flags))| {
+                let [merge_output, kill_leftovers] = flags;
                 let exec = Exec {
                     argv,
                     env,

@@ -175,9 +175,10 @@ impl Client {
         first: Url,
         authorization: Option<&Authorization>,
     ) -> Result<Response, Error> {
+        let connectors = self.connectors()?;
         let mut url = first.clone();
         for _ in 0..=HOPS_MAX {
-            if url.scheme() == "https" && !self.verifies {
+            if url.scheme() == "https" && !connectors.verifies {
                 return Err(Error::Setup {
                     what: format!(
                         "{} shows a certificate, and this host has none of authorities to verify \
@@ -187,9 +188,9 @@ impl Client {
                 });
             }
             let http = if is_loopback(&url) {
-                &self.local
+                &connectors.local
             } else {
-                &self.http
+                &connectors.http
             };
             let mut request = http.request(ask.method.clone(), url.clone());
             if let Some(accept) = ask.accept {

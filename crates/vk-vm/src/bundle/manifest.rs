@@ -8,7 +8,7 @@ use super::BundleError;
 
 /// The version of the bundle this program writes and the only one it reads: of the manifest, and of what
 /// the agent in it speaks. It is raised with the lowest version of the agent's protocol.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// No manifest is larger.
 const MANIFEST_MAX: u64 = 1 << 20;
 

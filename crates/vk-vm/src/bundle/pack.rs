@@ -207,11 +207,11 @@ mod tests {
         pack(&from).unwrap();
         let path = from.out.join("manifest.json");
         let text = fs::read_to_string(&path).unwrap();
-        let older = text.replace("\"format\": 2", "\"format\": 1");
+        let older = text.replace("\"format\": 3", "\"format\": 2");
         assert_ne!(older, text);
         fs::write(&path, older).unwrap();
         let error = Bundle::open(&from.out).unwrap_err().to_string();
-        assert!(error.contains("its format is 1"), "{error}");
+        assert!(error.contains("its format is 2"), "{error}");
         assert!(error.contains("vk guest pack"), "{error}");
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let bundle = pack(&inputs(root.path(), &with_note(b"GNU\0", 1))).unwrap();
         let both = (bundle.manifest().format, vk_guest_proto::LOWEST_VERSION);
-        assert_eq!(both, (2, 2));
+        assert_eq!(both, (3, 3));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vk_guest_proto::limits::MAX_CHUNK;
 use vk_guest_proto::{
-    Channel, Exec, ExecEnd, Op, Opaque, Request, Scope, StreamToAgent, StreamToHost,
+    Channel, Exec, ExecEnd, Op, Opaque, Request, Scope, Stdin, StreamToAgent, StreamToHost,
 };
 
 use super::connection::{FrameReader, FrameWriter};
@@ -23,7 +23,7 @@ pub struct Running {
     pub output: Output,
 }
 
-/// A command's stdin. Dropping it does not end the stdin: [`Input::end`] does.
+/// A command's stdin, where that is a stream. Dropping it does not end the stdin: [`Input::end`] does.
 pub struct Input {
     writer: FrameWriter,
 }
@@ -81,7 +81,7 @@ impl Guest {
         })
     }
 
-    /// Runs a command to its end with this stdin, and takes at most `limit` bytes of its output
+    /// Runs a command to its end with this stdin, where that is a stream, and takes at most `limit` bytes of its output
     /// and at most `time`.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Guest {
         time: Duration,
     ) -> Result<Captured, GuestError> {
         let run = async {
-            let feeds = exec.stdin;
+            let feeds = exec.stdin == Stdin::Stream;
             let Running {
                 mut input,
                 mut output,

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use vk_fuzz::inputs;
 use vk_guest_proto::{
     Answer, Channel, ControlToAgent, ControlToHost, Decoder, Exec, ExecEnd, ExitStatus, Failure,
-    FailureCode, FileIn, FileInfo, FileKind, FileOut, Frame, Hello, Mode, Note, NoteCode, Op,
-    Opaque, Opening, Purpose, SECRET_LEN, Secret, StreamToHost, TarIn, TarOut, TransferEnd, Usage,
-    encode,
+    FailureCode, FileIn, FileInfo, FileKind, FileOut, Frame, Hello, Mode, MountRoot, Note,
+    NoteCode, Op, Opaque, Opening, Purpose, SECRET_LEN, Secret, SetUp, Stdin, StreamToHost, TarIn,
+    TarOut, TransferEnd, Usage, Volume, encode,
 };
 
 use super::control::connect;
@@ -72,6 +72,7 @@ enum Said {
 enum Want {
     Ping,
     Stat,
+    SetUp,
     Usage,
     Run,
     TarIn,
@@ -104,6 +105,10 @@ fn answer() -> impl Strategy<Value = Answer> {
         Just(Answer::Done),
         (0..5_usize).prop_map(|count| Answer::Stats {
             files: vec![Some(info()); count]
+        }),
+        (0..5_usize).prop_map(|count| Answer::SetUp {
+            files: vec![None; count],
+            content: None,
         }),
         Just(Answer::Usage {
             usage: Usage {
@@ -217,6 +222,7 @@ fn want() -> impl Strategy<Value = Want> {
     prop::sample::select(vec![
         Want::Ping,
         Want::Stat,
+        Want::SetUp,
         Want::Usage,
         Want::Run,
         Want::Run,
@@ -334,6 +340,10 @@ async fn agent(
                 let files = vec![None; paths.len()];
                 honest = Answer::Stats { files };
             }
+            Op::SetUp { plan } => {
+                let (files, content) = (vec![None; plan.look.len()], Some(b"content".to_vec()));
+                honest = Answer::SetUp { files, content };
+            }
             _ => {}
         }
         reply = replies.next().unwrap_or(Reply::Honest);
@@ -351,6 +361,23 @@ async fn does(guest: &Guest, want: Want) -> Result<(), GuestError> {
             assert_eq!(files.len(), 2);
             Ok(())
         }
+        Want::SetUp => {
+            let memory = |max_bytes| Volume::Memory { max_bytes };
+            let plan = SetUp {
+                hostname: Some("vm".to_owned()),
+                unix_ns: Some(1),
+                root: MountRoot {
+                    image: memory(1),
+                    writable: memory(2),
+                },
+                open: vec![b"/builds".to_vec()],
+                look: vec![b"/a".to_vec(), b"/b".to_vec()],
+                read: b"/c".to_vec(),
+            };
+            let found = guest.set_up(plan).await?;
+            assert_eq!(found.files.len(), 2);
+            Ok(())
+        }
         Want::Usage => guest.usage().await.map(drop),
         Want::PowerOff => guest.power_off(Duration::from_secs(9)).await,
         Want::Run => {
@@ -361,7 +388,7 @@ async fn does(guest: &Guest, want: Want) -> Result<(), GuestError> {
                 directories: Vec::new(),
                 user: vec![],
                 umask: 0o22,
-                stdin: true,
+                stdin: Stdin::Stream,
                 merge_output: false,
                 kill_leftovers: true,
                 drain_ms: 0,

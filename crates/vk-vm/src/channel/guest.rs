@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::timeout;
-use vk_guest_proto::{Answer, FileInfo, MountRoot, MountTree, Op, Request, StreamToHost, Usage};
+use vk_guest_proto::{
+    Answer, FileInfo, MountRoot, MountTree, Op, Request, SetUp, StreamToHost, Usage,
+};
 
 use super::connection::{FrameReader, FrameWriter, frames};
 use super::control::Control;
@@ -29,6 +31,22 @@ struct Inner {
     expected: Arc<Expected>,
     lifeline: Lifeline,
     next_stream: AtomicU32,
+}
+
+/// What a set-up found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What its paths are, in their order; `None` where there is nothing.
+    pub files: Vec<Option<FileInfo>>,
+    /// What is in its file; `None` where it cannot be read, or has more than an answer holds.
+    pub content: Option<Vec<u8>>,
+}
+
+/// The host's time as a set-up tells it: nanoseconds since 1970 in UTC.
+#[must_use]
+pub fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Guest {
@@ -95,30 +113,19 @@ impl Guest {
         }
     }
 
-    /// Names the machine.
+    /// Sets the guest up for its job, in one go. Once a VM, before the first command, file or archive.
     ///
     /// # Errors
-    /// [`GuestError::Refused`].
-    pub async fn set_hostname(&self, name: &str) -> Result<(), GuestError> {
-        self.ask(
-            "set its host name",
-            Op::SetHostname {
-                name: name.to_owned(),
-            },
-        )
-        .await
-    }
-
-    /// Sets the guest's clock to the host's.
-    ///
-    /// # Errors
-    /// [`GuestError::Refused`], by a process guest.
-    pub async fn set_clock(&self) -> Result<(), GuestError> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let unix_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.ask("set its clock", Op::SetClock { unix_ns }).await
+    /// As [`Guest::mount_root`]; [`GuestError::TooLong`] for more than 16 paths or directories.
+    pub async fn set_up(&self, plan: SetUp) -> Result<Found, GuestError> {
+        let what = "set the guest up";
+        let count = plan.look.len();
+        match self.answer(what, Op::SetUp { plan }, ANSWER).await? {
+            Answer::SetUp { files, content } if files.len() == count => {
+                Ok(Found { files, content })
+            }
+            _ => Err(GuestError::broken(what)(BrokenStream::OutOfTurn)),
+        }
     }
 
     /// What the guest itself says it used.

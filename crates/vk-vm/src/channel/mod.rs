@@ -16,7 +16,7 @@ mod transfer;
 
 pub use error::GuestError;
 pub use exec::{Captured, ExecEvent, ExecHandle, Input, Output, Running};
-pub use guest::Guest;
+pub use guest::{Found, Guest, unix_ns};
 pub use transfer::Transfer;
 
 pub(crate) use connection::Connection;

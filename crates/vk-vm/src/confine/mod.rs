@@ -15,6 +15,7 @@
 //! Paths are the same inside a view as outside, so a program's arguments need no translation, and
 //! what it says in errors can be found.
 
+mod anticipated;
 mod drop_rights;
 mod enter;
 mod error;
@@ -36,6 +37,8 @@ pub use needs::needed_by;
 pub use order::{Exit, INHERITED};
 pub use owner::{Holder, Launched};
 pub use program::{Access, Confinement, Confines, Place, Program, Walls};
+
+pub(crate) use anticipated::Anticipated;
 
 /// This very program, even after its file was replaced by a newer one.
 const OWN_PROGRAM: &str = "/proc/self/exe";

@@ -11,7 +11,7 @@ use vk_net::Plan;
 use super::args::{Boot, QMP_SOCKET, VsockDevice, arguments, files};
 use super::settings::{QemuSettings, Tool, Tools};
 use crate::bundle::{Bundle, write_initrd};
-use crate::confine::{Confines, Exit, Place, Program};
+use crate::confine::{Anticipated, Confines, Exit, Place, Program};
 use crate::death::{Cause, Death};
 use crate::launching::{Channel, Launching, make_directories, new_secret};
 use crate::machine::{Accelerator, Disk, Machine, Starting, Vmm};
@@ -30,6 +30,7 @@ pub struct Qemu {
     bundle: Bundle,
     tools: Tools,
     vsock: Vsock,
+    holders: Anticipated,
     boot_timeouts: AtomicU64,
 }
 
@@ -51,6 +52,7 @@ impl Qemu {
             bundle,
             tools,
             vsock,
+            holders: Anticipated::default(),
             boot_timeouts,
         })
     }
@@ -192,7 +194,8 @@ impl Qemu {
             port,
         } = vsock::listen(self.vsock, directory)?;
         let walls = &self.settings.confinement;
-        let (mut launching, channel) = Launching::begin(walls, directory, listener, secret).await?;
+        let holder = self.holders.take(walls).await?;
+        let (mut launching, channel) = Launching::begin(holder, directory, listener, secret)?;
         if let Some(daemon) = &self.tools.daemon {
             let program = daemon_in(daemon, directory);
             let daemon = launching.launch("vhost-device-vsock", &program).await?;
@@ -302,6 +305,10 @@ impl Vmm for Qemu {
 
     fn accelerator(&self) -> Accelerator {
         self.settings.accelerator
+    }
+
+    fn anticipate(&self) {
+        self.holders.begin(&self.settings.confinement);
     }
 
     fn start(&self, machine: Machine) -> Starting<'_> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vk_erofs::{Builder, Options, Whiteouts};
-use vk_guest_proto::{DiskFormat, EnvVar, Exec, MountRoot, Volume};
+use vk_guest_proto::{DiskFormat, EnvVar, Exec, MountRoot, Stdin, Volume};
 use vk_vm::disk::create_scratch;
 use vk_vm::qemu::{Qemu, QemuSettings};
 use vk_vm::{Accelerator, Disk, Machine, Vm, Vmm};
@@ -95,7 +95,7 @@ pub(crate) fn shell(script: &str) -> Exec {
         directories: Vec::new(),
         user: Vec::new(),
         umask: 0o022,
-        stdin: false,
+        stdin: Stdin::Null,
         merge_output: true,
         kill_leftovers: true,
         drain_ms: 1000,
