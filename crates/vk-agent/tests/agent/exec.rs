@@ -89,7 +89,7 @@ fn a_file_as_stdin_is_read_from_its_begin_and_in_blocks() {
     };
     let heard = Host::start().run(&Request::Exec { exec: shell }, b"");
     assert_eq!(
-        (heard.text().as_ref(), heard.end().status),
+        (heard.text(), heard.end().status),
         ("left", ExitStatus::Code { code: 3 })
     );
 }
