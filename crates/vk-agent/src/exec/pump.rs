@@ -46,6 +46,8 @@ pub(crate) fn serve(
     Ok(StreamToHost::Exited { end })
 }
 
+/// A wait status: ended by SIGKILL.
+const KILLED: i32 = 9;
 /// Most reads after the drain time: a pipe holds a megabyte at most unless its owner is privileged.
 const LAST_READS: u32 = 64;
 
@@ -274,8 +276,14 @@ impl<'a> Pump<'a> {
     }
 
     fn leader_ended(&mut self) -> Result<(), Failure> {
-        let Some(Record::Ended(status, cpu_ms, rss)) = Record::read(&self.records) else {
-            return fail(FailureCode::Internal, "the command's watcher was killed");
+        let (status, cpu_ms, rss) = match Record::read(&self.records) {
+            Some(Record::Ended(status, cpu_ms, rss)) => (status, cpu_ms, Some(rss)),
+            // The watcher is gone without a word: the command killed it, with all that it could
+            // kill (`kill -9 -1`), or the kernel did for want of memory. So is the command, then.
+            _ => {
+                self.tree.kill_orphans();
+                (KILLED, 0, None)
+            }
         };
         self.tree.leader_has_ended();
         self.stdin = None;
@@ -291,7 +299,7 @@ impl<'a> Pump<'a> {
             leftovers: count(leftovers),
             oom_kills: 0,
             cpu_ms,
-            max_rss_kib: Some(rss),
+            max_rss_kib: rss,
         };
         let drained_by = Instant::now() + Duration::from_millis(self.exec.drain_ms.into());
         self.ended = Some((end, drained_by));

@@ -15,7 +15,7 @@ use super::plan::Strings;
 use super::tree::Tree;
 use super::users::{Identity, MAX_DATABASE, resolve};
 use crate::agent::Agent;
-use crate::context::{OrFail, code_of, fail, shown};
+use crate::context::{OrFail, code_of, shown};
 use crate::root::JobRoot;
 use crate::sys::{Launch, Record, launch};
 
@@ -88,12 +88,9 @@ pub(super) fn start(agent: &Agent, stream: u32, exec: &Exec) -> Result<Running, 
         Some(Record::Failed(step, errno)) => return Err(not_started(exec, step, errno)),
         _ => None,
     };
-    let Some(pid) = pid else {
-        return fail(
-            FailureCode::Internal,
-            "the command's watcher ended before the command began",
-        );
-    };
+    // A command may be faster at killing its watcher than that is at saying that it began: its end
+    // is told next, as for any that does so.
+    let pid = pid.unwrap_or(launched.watcher);
     let tree = Arc::new(Tree::new(launched.watcher, pid, cgroup));
     let Pipes { feed, outputs, .. } = pipes;
     Ok(Running {

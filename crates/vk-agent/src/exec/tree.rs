@@ -66,6 +66,26 @@ impl Tree {
         until_none(|| self.members(), kill)
     }
 
+    /// Kills what a watcher that was killed left; before [`Tree::leader_has_ended`]. What had left
+    /// the command's own process is found by its control group alone.
+    pub(crate) fn kill_orphans(&self) {
+        if self.cgroup.as_ref().is_some_and(Cgroup::kill) {
+            return;
+        }
+        let orphans = || {
+            let mut left = below(&processes(), self.leader);
+            // A number is another's only after all others had their turn.
+            if processes()
+                .get(&self.leader)
+                .is_some_and(|leader| !leader.ended)
+            {
+                left.insert(self.leader);
+            }
+            left
+        };
+        until_none(orphans, |left| send(Signal::KILL, left));
+    }
+
     /// Whether the watcher has no child, or is gone as it goes when it has none: the usual end, told
     /// without a look at every process there is.
     fn is_surely_empty(&self) -> bool {

@@ -54,6 +54,25 @@ fn a_signal_is_told_as_one() {
     );
 }
 
+/// Its own doing (`kill -9 -1` does it too), and no failure of the agent's.
+#[test]
+fn a_command_that_kills_what_watches_it_is_told_as_killed() {
+    // As scripts come: what is fed is fed to a command that has begun.
+    let fed = Exec {
+        stdin: Stdin::Stream,
+        ..exec(&["sh"])
+    };
+    let script = b"echo before; sleep 300 & kill -KILL $PPID; sleep 300\n";
+    let heard = Host::start().run(&Request::Exec { exec: fed }, script);
+    assert_eq!(heard.text(), "before\n");
+    assert_eq!(heard.end().status, ExitStatus::Signal { signal: 9 });
+    // Some of these are faster than the watcher is at saying that they began.
+    for _ in 0..20 {
+        let end = end_of("kill -KILL $PPID; sleep 300");
+        assert_eq!(end.status, ExitStatus::Signal { signal: 9 });
+    }
+}
+
 #[test]
 fn stdin_feeds_any_bytes_and_ends() {
     let input: Vec<u8> = (0..400 * 1024_u32)
