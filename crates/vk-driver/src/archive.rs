@@ -4,6 +4,8 @@ mod capped;
 mod claims;
 #[cfg(test)]
 mod fuzz;
+#[cfg(test)]
+mod huge;
 mod level;
 mod pack;
 #[cfg(test)]

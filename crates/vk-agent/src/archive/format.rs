@@ -335,4 +335,40 @@ mod tests {
         assert_eq!(pax_time(b"x"), None);
         assert_eq!(pax_time(b"1.x"), None);
     }
+
+    fn entry(kind: EntryType, size: u64) -> Vec<u8> {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(size);
+        let mut bytes = Vec::new();
+        write_header(&mut bytes, &mut header, b"a", b"").unwrap();
+        bytes
+    }
+
+    /// Eleven octal digits hold less than 8 GiB: above it stands the number itself, or PAX says it.
+    #[test]
+    fn a_size_of_any_length_is_written_and_read() {
+        let octal = 0o77_777_777_777;
+        for size in [0, octal, octal + 1, (9 << 30) + 1, 1 << 40] {
+            let header = entry(EntryType::Regular, size);
+            let field = header.get(124..136).unwrap();
+            assert_eq!(field[0] == 0x80, size > octal, "{field:?}");
+            let item = Items::new(&header[..]).next().unwrap().unwrap();
+            assert_eq!((item.size, &item.path[..]), (size, &b"a"[..]));
+
+            let digits = size.to_string();
+            let length = digits.len() + " size=\n".len() + 2;
+            let record = format!("{length} size={digits}\n");
+            // A field's length counts its own digits.
+            let length = record.len();
+            let record = format!("{length} size={digits}\n");
+            let mut pax = entry(EntryType::XHeader, record.len() as u64);
+            pax.extend_from_slice(record.as_bytes());
+            pad(&mut pax, record.len()).unwrap();
+            // Its own header may say anything: the extension counts.
+            pax.extend_from_slice(&entry(EntryType::Regular, 0));
+            let item = Items::new(&pax[..]).next().unwrap().unwrap();
+            assert_eq!(item.size, size);
+        }
+    }
 }

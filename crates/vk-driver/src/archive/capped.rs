@@ -1,35 +1,37 @@
-//! A file that takes so many bytes and no more.
+//! An output that takes so many bytes and no more.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// The file, and whether it was given more than it takes: an error alone would not come through
+/// The output, and whether it was given more than it takes: an error alone would not come through
 /// every writer in between as what it is.
-pub(super) struct Capped<'a> {
-    file: File,
+pub(super) struct Capped<'a, F> {
+    to: F,
     at: u64,
+    length: u64,
     cap: u64,
     over: &'a Cell<bool>,
 }
 
-impl<'a> Capped<'a> {
-    /// An empty file.
-    pub(super) fn new(file: File, cap: u64, over: &'a Cell<bool>) -> Capped<'a> {
+impl<'a, F> Capped<'a, F> {
+    /// Nothing was written to it yet.
+    pub(super) fn new(to: F, cap: u64, over: &'a Cell<bool>) -> Capped<'a, F> {
         Capped {
-            file,
+            to,
             at: 0,
+            length: 0,
             cap,
             over,
         }
     }
 
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    /// Bytes that it has.
+    pub(super) fn length(&self) -> u64 {
+        self.length
     }
 }
 
-impl Write for Capped<'_> {
+impl<F: Write> Write for Capped<'_, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.over.get() {
             // A writer that is dropped tries to close its archive, and complains where it cannot.
@@ -39,19 +41,20 @@ impl Write for Capped<'_> {
             self.over.set(true);
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
-        let written = self.file.write(bytes)?;
+        let written = self.to.write(bytes)?;
         self.at += written as u64;
+        self.length = self.length.max(self.at);
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.to.flush()
     }
 }
 
-impl Seek for Capped<'_> {
+impl<F: Seek> Seek for Capped<'_, F> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = self.file.seek(to)?;
+        self.at = self.to.seek(to)?;
         Ok(self.at)
     }
 }

@@ -17,8 +17,9 @@ use super::level::Level;
 
 /// Info-ZIP's extra field with owner and group.
 const UNIX_OWNER: u16 = 0x7875;
-/// A file that may need a longer size field than zip's first.
-const LARGE: u64 = 0xffff_0000;
+/// A file that may need longer size fields than zip's first: content that does not compress becomes
+/// longer, by less than the 256th part that zstd has for its own bound.
+const LARGE: u64 = 0xfe00_0000;
 
 /// Why an archive was not made.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +82,17 @@ pub(crate) fn pack_at(
     format: ArtifactFormat,
     cap: u64,
 ) -> Result<Packed, PackError> {
+    pack_into(level, from, || File::create(to), format, cap)
+}
+
+/// The same, into what is opened once there is something for it.
+pub(super) fn pack_into<F: Write + Seek>(
+    level: Level,
+    from: impl Read,
+    to: impl FnOnce() -> io::Result<F>,
+    format: ArtifactFormat,
+    cap: u64,
+) -> Result<Packed, PackError> {
     let mut from = BufReader::new(from);
     let over = Cell::new(false);
     let packed = made(&mut from, to, (format, level), (cap, &over));
@@ -105,16 +117,13 @@ pub(super) fn pack(
     pack_at(Level::default(), from, to, format, cap)
 }
 
-fn made(
+fn made<F: Write + Seek>(
     from: &mut impl Read,
-    to: &Path,
+    to: impl FnOnce() -> io::Result<F>,
     (format, level): (ArtifactFormat, Level),
     (cap, over): (u64, &Cell<bool>),
 ) -> Result<Packed, PackError> {
-    let output = |to| -> io::Result<_> {
-        let file = File::create(to)?;
-        Ok(BufWriter::new(Capped::new(file, cap, over)))
-    };
+    let output = || -> io::Result<_> { Ok(BufWriter::new(Capped::new(to()?, cap, over))) };
     if format == ArtifactFormat::Tarzstd {
         // Two empty blocks are an archive of nothing.
         let mut first = Vec::new();
@@ -122,7 +131,7 @@ fn made(
         if first.iter().all(|byte| *byte == 0) {
             return Ok(Packed::Nothing);
         }
-        let mut output = output(to)?;
+        let mut output = output()?;
         zstd::stream::copy_encode(first.chain(from), &mut output, level.zstd())?;
         return closed(output);
     }
@@ -130,7 +139,7 @@ fn made(
     let Some(first) = tar.next_entry()? else {
         return Ok(Packed::Nothing);
     };
-    let output = output(to)?;
+    let output = output()?;
     closed(match format {
         ArtifactFormat::Zipzstd => {
             let of = (CompressionMethod::Zstd, i64::from(level.zstd()));
@@ -148,10 +157,9 @@ fn made(
     })
 }
 
-fn closed(mut output: BufWriter<Capped<'_>>) -> Result<Packed, PackError> {
+fn closed<F: Write>(mut output: BufWriter<Capped<'_, F>>) -> Result<Packed, PackError> {
     output.flush()?;
-    let bytes = output.get_ref().file().metadata()?.len();
-    Ok(Packed::Bytes(bytes))
+    Ok(Packed::Bytes(output.get_ref().length()))
 }
 
 fn zip<R: Read, W: Write + Seek>(

@@ -35,11 +35,22 @@ async fn one(job: &Job, dependency: &Dependency) -> Result<(), StageEnd> {
     job.output.say(&notice(&format!(
         "Downloading artifacts for {name} ({id})..."
     )));
-    let zip = match &job.context.artifacts {
-        ArtifactsAt::Directory(dir) => local(job, dir, dependency)?,
-        ArtifactsAt::GitLab => fetch(job, dependency).await?,
-    };
-    extract(job, dependency, zip).await
+    match &job.context.artifacts {
+        ArtifactsAt::Directory(dir) => {
+            let zip = local(job, dir, dependency)?;
+            extract(job, dependency, zip).await
+        }
+        ArtifactsAt::GitLab => {
+            let zip = job.file("dependency.zip");
+            let extracted = match fetch(job, dependency, &zip).await {
+                Ok(()) => extract(job, dependency, zip.clone()).await,
+                Err(end) => Err(end),
+            };
+            // What it holds is in the guest, or of no use; the job's disk is small.
+            let _ = std::fs::remove_file(&zip);
+            extracted
+        }
+    }
 }
 
 /// Into the guest, as it is unpacked (GUEST-05).
@@ -80,15 +91,14 @@ async fn extract(job: &Job, dependency: &Dependency, zip: PathBuf) -> Result<(),
     Ok(())
 }
 
-async fn fetch(job: &Job, dependency: &Dependency) -> Result<PathBuf, StageEnd> {
+async fn fetch(job: &Job, dependency: &Dependency, to: &Path) -> Result<(), StageEnd> {
     let Dependency {
         id, name, token, ..
     } = dependency;
-    let to = job.file("dependency.zip");
     let download = Download {
         job: *id,
         token,
-        to: &to,
+        to,
         bytes_max: job.context.artifact_cap,
     };
     let number = id.to_string();
@@ -105,7 +115,7 @@ async fn fetch(job: &Job, dependency: &Dependency) -> Result<PathBuf, StageEnd> 
                 fields.push(("host", &done.host));
             }
             job.output.log(Level::Info, &format!("{LINE} ok"), &fields);
-            Ok(to)
+            Ok(())
         }
         Err(error) => {
             let (level, how) = match error.status {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gitlab_runner_api::artifacts::{ArtifactClient, Tried, Upload, UploadEnd};
 use tokio::net::unix::pipe;
-use vk_guest_proto::TarOut;
+use vk_guest_proto::{FailureCode, TarOut};
 use vk_hub_proto::job::{
     ArtifactFormat, ArtifactOutcome, ArtifactSpec, ArtifactState, FailureClass, When,
 };
@@ -76,18 +76,27 @@ async fn archive_and_send(
     number: usize,
 ) -> Result<ArtifactState, (ArtifactState, StageEnd)> {
     let archive = job.file(&format!("artifact-{number}"));
-    if !select(job, spec, &archive).await? {
+    let sent = selected_and_sent(job, spec, &archive).await;
+    // What was sent is GitLab's, and what was not is of no use; the job's disk is small.
+    let _ = std::fs::remove_file(&archive);
+    sent
+}
+
+async fn selected_and_sent(
+    job: &Job,
+    spec: &ArtifactSpec,
+    archive: &Path,
+) -> Result<ArtifactState, (ArtifactState, StageEnd)> {
+    if !select(job, spec, archive).await? {
         job.output.log(Level::Error, NOTHING, &[]);
         return Ok(ArtifactState::Skipped);
     }
     let base = word(job, &spec.name, "artifact name");
     let name = file_name(&base, spec.format);
     let sent = match &job.context.artifacts {
-        ArtifactsAt::Directory(dir) => keep(job, dir, &archive, &name),
-        ArtifactsAt::GitLab => send(job, spec, &archive, &name).await,
+        ArtifactsAt::Directory(dir) => keep(job, dir, archive, &name),
+        ArtifactsAt::GitLab => send(job, spec, archive, &name).await,
     };
-    // What was sent is GitLab's; the job's disk is small.
-    let _ = std::fs::remove_file(&archive);
     sent.map(|()| ArtifactState::Uploaded)
 }
 
@@ -141,7 +150,23 @@ fn chosen(
         (_, Err(PackError::TooLarge(cap))) => Err(too_large(cap)),
         (_, Err(error @ PackError::Unfit(_))) => lost(failed(FailureClass::Configuration, &error)),
         (Ok(_) | Err(GuestError::Local { .. }), Err(error)) => lost(system(with_causes(&error))),
-        (Err(error), _) => lost(system(error)),
+        (Err(error), _) => lost(not_packed(&error)),
+    }
+}
+
+/// What the job asked for or did to its tree is no failure of the guest's.
+fn not_packed(error: &GuestError) -> StageEnd {
+    match error {
+        GuestError::TooLong { .. } => failed(FailureClass::Configuration, with_causes(error)),
+        GuestError::Refused { failure, .. } => match failure.code {
+            FailureCode::NotFound
+            | FailureCode::Denied
+            | FailureCode::TooLarge
+            | FailureCode::NoSpace
+            | FailureCode::Escapes => failed(FailureClass::ExternalDependency, error),
+            _ => system(error),
+        },
+        _ => system(error),
     }
 }
 

@@ -12,6 +12,7 @@ mod hostile;
 mod kept;
 mod machine;
 mod registry;
+mod stopped;
 #[path = "../support/mod.rs"]
 mod support;
 mod token;

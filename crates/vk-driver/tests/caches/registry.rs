@@ -13,7 +13,12 @@ pub(crate) enum Rule {
     Pass,
     /// Answered so, without the registry.
     Status(u16),
+    /// Half of it passes, or of its answer where it has no body; then nothing more.
+    Half(Told),
 }
+
+/// Hears when half has passed, and when the client is gone.
+pub(crate) type Told = tokio::sync::mpsc::UnboundedSender<&'static str>;
 
 type Rules = Arc<dyn Fn(&str) -> Rule + Send + Sync>;
 
@@ -151,8 +156,10 @@ fn pass(
         name.eq_ignore_ascii_case("content-length")
             .then(|| value.trim().parse::<u64>().unwrap())
     });
+    let mut half = None;
     match rule(&line) {
         Rule::Pass => {}
+        Rule::Half(told) => half = Some(told),
         Rule::Status(status) => {
             std::io::copy(&mut from.take(length.unwrap_or(0)), &mut std::io::sink())?;
             let answer =
@@ -165,6 +172,23 @@ fn pass(
     let first = head.find("\r\n").unwrap() + 2;
     let (request, headers) = head.split_at(first);
     registry.write_all(format!("{request}connection: close\r\n{headers}").as_bytes())?;
+    if let Some(told) = half {
+        match length {
+            Some(length) if length > 0 => {
+                std::io::copy(&mut from.by_ref().take(length / 2), &mut registry)?;
+            }
+            _ => {
+                let mut answer = Vec::new();
+                registry.read_to_end(&mut answer)?;
+                (&*client).write_all(&answer[..answer.len() / 2])?;
+            }
+        }
+        // The test may be over.
+        let _ = told.send("half");
+        let gone = std::io::copy(&mut from, &mut std::io::sink());
+        let _ = told.send("gone");
+        return gone.map(|_| ());
+    }
     std::io::copy(&mut from.take(length.unwrap_or(0)), &mut registry)?;
     std::io::copy(&mut registry, &mut &*client)?;
     client.shutdown(Shutdown::Write)

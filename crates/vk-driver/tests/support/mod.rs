@@ -208,6 +208,33 @@ impl Started {
     }
 }
 
+/// Waits until nothing of a job is left: no process that names its directory, no file below it that
+/// this process still has open.
+pub(crate) async fn nothing_is_left(job: &Path) {
+    let left = || {
+        let name = job.to_str().unwrap();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        let mut left: Vec<String> = lines.filter(|line| line.contains(name)).collect();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        let open = open.map(|path| path.display().to_string());
+        let work = format!("{name}/work/");
+        left.extend(open.filter(|path| path.starts_with(&work)));
+        left
+    };
+    let began = std::time::Instant::now();
+    loop {
+        let left = left();
+        if left.is_empty() {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 pub(crate) fn read(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     String::from_utf8(text).unwrap()
