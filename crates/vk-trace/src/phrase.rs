@@ -15,7 +15,7 @@ use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton, StateID};
 
 use crate::ReadTime;
-use crate::search::{Patience, PatternSet, run, with_machine};
+use crate::search::{Patience, PatternSet, with_machine};
 use crate::sink::Sink;
 use held::{Held, Window};
 use memo::Memo;
@@ -112,6 +112,7 @@ fn scan(
 ) -> StateID {
     let (text, from) = (window.chunk(), window.chunk_from());
     let (start, mut at, mut patience) = (set.start(), 0, Patience::default());
+    let runner = set.runner(machine);
     let (mut masks, mut undecided) = (Vec::new(), 0);
     while at < text.len() {
         if overlaps.is_idle() {
@@ -120,7 +121,7 @@ fn scan(
                 patience.skipped(at, to);
                 at = to;
             }
-            (state, at) = run(machine, state, text, at, start, &patience);
+            (state, at) = runner.run(state, text, at, &mut patience);
             if !machine.is_match(state) {
                 continue;
             }

@@ -9,8 +9,8 @@ mod machine;
 use aho_corasick::automaton::StateID;
 use aho_corasick::{Span, packed};
 
-pub(crate) use machine::{Machine, Patience, run};
-use machine::{Visited, begins, build, classes, vectorized, walk};
+pub(crate) use machine::{Machine, Patience, Runner};
+use machine::{Visited, begins, build, classes, seconds, vectorized, walk};
 
 use crate::TraceError;
 
@@ -27,7 +27,9 @@ pub(crate) struct PatternSet {
     nodes: Vec<Node>,
     shift: u32,
     /// Whether a pattern begins with a byte.
-    begins: Vec<bool>,
+    begins: Box<[bool; 256]>,
+    /// Whether a byte is the second of a pattern; any is where a pattern has one byte.
+    seconds: Box<[bool; 256]>,
     firsts: Option<packed::Searcher>,
     /// A pattern that begins this close to the end of a text may escape the vectorized search.
     blind_tail: usize,
@@ -83,6 +85,7 @@ impl PatternSet {
             nodes: Vec::new(),
             shift: 0,
             begins: begins(&patterns),
+            seconds: seconds(&patterns),
             firsts,
             blind_tail,
             class_of,
@@ -170,6 +173,23 @@ impl PatternSet {
             .into()
     }
 
+    /// Whether a pattern begins with a byte.
+    #[inline]
+    pub(crate) fn begins(&self, byte: u8) -> bool {
+        self.begins.get(usize::from(byte)).copied().unwrap_or(true)
+    }
+
+    /// What runs the set's automaton, given under its own type.
+    #[inline]
+    pub(crate) fn runner<'a, A>(&self, machine: &'a A) -> Runner<'a, A> {
+        let (start, longest) = (self.start, self.longest);
+        Runner {
+            machine,
+            start,
+            longest,
+        }
+    }
+
     /// Length of the longest pattern.
     pub(crate) fn longest(&self) -> u64 {
         self.longest
@@ -217,6 +237,27 @@ impl PatternSet {
         None
     }
 
+    /// Where a pattern may begin at first, by its first two bytes; the text's end where none does.
+    fn first_of_two(&self, text: &[u8]) -> usize {
+        let mut from = 0;
+        while let Some(found) = text
+            .get(from..)
+            .and_then(|rest| rest.iter().position(|byte| self.begins(*byte)))
+        {
+            let at = from + found;
+            match text.get(at + 1) {
+                Some(byte) if !self.goes_on(*byte) => from = at + 1,
+                _ => return at,
+            }
+        }
+        text.len()
+    }
+
+    /// Whether a byte is the second of a pattern, or one has none.
+    fn goes_on(&self, byte: u8) -> bool {
+        self.seconds.get(usize::from(byte)).copied().unwrap_or(true)
+    }
+
     /// Where reading has to start, from `from` on: no pattern begins in the text before it.
     pub(crate) fn skip(&self, text: &[u8], from: usize) -> usize {
         if self.empty {
@@ -224,8 +265,7 @@ impl PatternSet {
         }
         let rest = text.get(from..).unwrap_or_default();
         let Some(firsts) = self.firsts.as_ref().filter(|_| rest.len() >= SHORT) else {
-            let begins = |byte: &u8| self.begins.get(usize::from(*byte)).copied().unwrap_or(true);
-            return from + rest.iter().position(begins).unwrap_or(rest.len());
+            return from + self.first_of_two(rest);
         };
         let blind = text.len().saturating_sub(self.blind_tail).max(from);
         let found = firsts.find_in(
@@ -309,6 +349,67 @@ mod tests {
         );
         assert_eq!(rival("aab", 1), 0);
         assert_eq!(rival("bcd", 3), 0);
+    }
+
+    /// Runs over a text, and checks each step against the automaton alone.
+    fn check_run(set: &PatternSet, text: &[u8]) {
+        with_machine!(set, machine => {
+            let runner = set.runner(machine);
+            let (mut state, mut at, mut alone) = (set.start(), 0, set.start());
+            let mut patience = Patience::default();
+            patience.skipped(0, 0);
+            while at < text.len() {
+                let from = at;
+                (state, at) = runner.run(state, text, at, &mut patience);
+                assert!(at > from);
+                for (nth, byte) in text[from..at].iter().enumerate() {
+                    alone = machine.next_state(Anchored::No, alone, *byte);
+                    let last = from + nth + 1 == at;
+                    assert!(last || !machine.is_match(alone), "{} was passed", from + nth);
+                }
+                assert_eq!(state, alone, "at {at}");
+            }
+        });
+    }
+
+    #[test]
+    fn stretches_side_by_side_lead_to_where_reading_alone_does() {
+        // An end of a pattern wherever it may lie to the stretches, and to where they are tried.
+        let set = PatternSet::new(&["aaaaaaaab", "aab", "ba"]).unwrap();
+        let set_of_long = PatternSet::new(&["a".repeat(100) + "b", "bb".to_owned()]).unwrap();
+        for end in (120..2800).step_by(3).chain(2170..2190) {
+            for set in [&set, &set_of_long] {
+                let mut text = vec![b'a'; 5000];
+                text[end] = b'b';
+                check_run(set, &text);
+            }
+        }
+    }
+
+    #[test]
+    fn stretches_are_read_alone_where_patterns_end_in_them() {
+        let mut seed = 5_u32;
+        for quiet in [40, 700, 3000, 9000] {
+            let mut random = || {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                b'a' + u8::try_from(seed >> 30).unwrap()
+            };
+            let letters = (0..20_000).map(|nth| if nth % quiet > 20 { b'a' } else { random() });
+            let text: Vec<u8> = letters.collect();
+            for patterns in [&["abac", "aabbaab", "bbbb", "ca"][..], &["cc", "ab"]] {
+                check_run(&PatternSet::new(patterns).unwrap(), &text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_one_byte_is_found_whatever_follows() {
+        let set = PatternSet::new(&["glpat-", "x"]).unwrap();
+        assert_eq!(set.skip(b".aa.x.", 0), 4);
+        let set = PatternSet::new(&["glpat-", "_git"]).unwrap();
+        assert_eq!(set.skip(b"gaga_token", 0), 10);
+        assert_eq!(set.skip(b"gagag", 0), 4);
+        assert_eq!(set.skip(b"gaga_token glpat-", 0), 11);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton, StateID};
 
-use crate::search::{Patience, PatternSet, run, with_machine};
+use crate::search::{Patience, PatternSet, with_machine};
 use crate::sink::Sink;
 use crate::{ReadTime, TraceError};
 
@@ -52,8 +52,29 @@ pub(crate) fn prefixes(more: &[String]) -> Result<PatternSet, TraceError> {
     PatternSet::new(&all)
 }
 
-fn is_token_byte(byte: u8) -> bool {
+const fn may_be_in_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'=')
+}
+
+/// For each byte, whether it may be in a token.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a byte is within a table of all bytes"
+)]
+const TOKEN_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        table[byte as usize] = may_be_in_token(byte);
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
+
+fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES.get(usize::from(byte)).copied().unwrap_or(false)
 }
 
 /// One stream's search for tokens.
@@ -80,6 +101,10 @@ pub(crate) struct TokenLink<'a, S> {
 
 impl<S: Sink> Sink for TokenLink<'_, S> {
     fn text(&mut self, at: ReadTime, text: &[u8]) {
+        if self.masker.is_idle(self.set) && self.set.skip(text, 0) == text.len() {
+            self.masker.read += text.len() as u64;
+            return pass(text, 0..text.len(), at, &mut self.next);
+        }
         with_machine!(self.set, machine => {
             self.masker.scan(self.set, machine, at, text, &mut self.next)
         });
@@ -94,6 +119,12 @@ impl<S: Sink> Sink for TokenLink<'_, S> {
 }
 
 impl TokenMasker {
+    /// Whether nothing of a prefix or a token has been read.
+    fn is_idle(&self, set: &PatternSet) -> bool {
+        let nothing = self.state.is_none_or(|state| state == set.start());
+        nothing && self.prefix.is_none() && self.token.is_none()
+    }
+
     fn scan(
         &mut self,
         set: &PatternSet,
@@ -124,7 +155,7 @@ impl TokenMasker {
                 patience.skipped(at, to);
                 at = to;
             }
-            (state, at) = run(machine, state, text, at, start, &patience);
+            (state, at) = set.runner(machine).run(state, text, at, &mut patience);
             if machine.is_match(state) {
                 self.prefix = self.completed(set, state, self.read + at as u64);
             }
@@ -146,8 +177,16 @@ impl TokenMasker {
         mut at: usize,
         (time, next): (ReadTime, &mut impl Sink),
     ) -> (StateID, usize) {
+        let start = set.start();
         let mut ends_prefix = true;
-        for byte in text.get(at..).unwrap_or_default() {
+        loop {
+            if state == start && self.prefix.is_none() {
+                // Nothing depends on these but where the token ends.
+                let plain = |byte: &u8| is_token_byte(*byte) && !set.begins(*byte);
+                let rest = text.get(at..).unwrap_or_default();
+                at += rest.iter().take_while(|byte| plain(byte)).count();
+            }
+            let Some(byte) = text.get(at) else { break };
             if !is_token_byte(*byte) {
                 self.prefix = None;
                 self.last = self.token.take().map(|rank| (self.read + at as u64, rank));

@@ -62,9 +62,31 @@ fn is_known(name: &[u8]) -> bool {
     NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
+/// For each byte, whether it may be in a name.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a byte is within a table of all bytes"
+)]
+const NAME_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        table[byte as usize] = byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-');
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
+
 /// How many bytes at the front may be part of a known name, and one more than any has at most.
 fn name_len(text: &[u8]) -> usize {
-    let fits = |byte: &&u8| byte.is_ascii_alphabetic() || matches!(**byte, b'_' | b'-');
+    let fits = |byte: &&u8| {
+        NAME_BYTES
+            .get(usize::from(**byte))
+            .copied()
+            .unwrap_or(false)
+    };
     text.iter().take(LONGEST_NAME + 1).take_while(fits).count()
 }
 

@@ -46,14 +46,26 @@ pub(super) fn build(patterns: &[&[u8]]) -> Result<Machine, BuildError> {
 }
 
 /// For each byte, whether a pattern begins with it.
-pub(super) fn begins(patterns: &[&[u8]]) -> Vec<bool> {
-    let mut begins = vec![false; 256];
+pub(super) fn begins(patterns: &[&[u8]]) -> Box<[bool; 256]> {
+    let mut begins = Box::new([false; 256]);
     for first in patterns.iter().filter_map(|pattern| pattern.first()) {
         if let Some(begins) = begins.get_mut(usize::from(*first)) {
             *begins = true;
         }
     }
     begins
+}
+
+/// For each byte, whether it is the second of a pattern; any is where a pattern has one byte.
+pub(super) fn seconds(patterns: &[&[u8]]) -> Box<[bool; 256]> {
+    let any = patterns.iter().any(|pattern| pattern.len() == 1);
+    let mut seconds = Box::new([any; 256]);
+    for second in patterns.iter().filter_map(|pattern| pattern.get(1)) {
+        if let Some(second) = seconds.get_mut(usize::from(*second)) {
+            *second = true;
+        }
+    }
+    seconds
 }
 
 /// For each byte its class, and how many there are: each byte of a pattern has one of its own, all
@@ -135,6 +147,9 @@ pub(super) fn walk(machine: &impl Automaton, patterns: &[&[u8]]) -> Vec<Visited>
 pub(crate) struct Patience {
     burst: usize,
     until: usize,
+    /// Up to where stretches are not read side by side, and how often that was in vain at a time.
+    alone: usize,
+    vain: u32,
 }
 
 impl Patience {
@@ -148,29 +163,110 @@ impl Patience {
         self.until = to + self.burst;
     }
 
+    /// Stretches from `at` on were read side by side in vain: not again for as long as they are, for
+    /// longer and longer.
+    fn goes_alone(&mut self, at: usize) {
+        self.alone = at.saturating_add((LANES * LANE) << self.vain.min(LONGEST_ALONE));
+        self.vain = self.vain.saturating_add(1);
+    }
+
     /// Whether the automaton, idle at `at`, should go on reading.
     pub(crate) fn goes_on(&self, at: usize) -> bool {
         at < self.until
     }
 }
 
-/// Reads on from `at` until a pattern ends, or the automaton is idle and better left; returns the
-/// state and the position reached.
-#[inline]
-pub(crate) fn run(
-    machine: &impl Automaton,
-    mut state: StateID,
-    text: &[u8],
-    mut at: usize,
-    start: StateID,
-    patience: &Patience,
-) -> (StateID, usize) {
-    for byte in text.get(at..).unwrap_or_default() {
-        state = machine.next_state(Anchored::No, state, *byte);
-        at += 1;
-        if machine.is_match(state) || (state == start && !patience.goes_on(at)) {
-            break;
+/// How many stretches of a text are read side by side, and how long each is.
+///
+/// Each step of an automaton waits for the one before it, which takes a processor the time of several
+/// steps: it takes several ways at a time as fast as one.
+const LANES: usize = 4;
+const LANE: usize = 512;
+/// Longest pattern for which that is worth it: so many bytes of each stretch are read twice.
+const LANE_PATTERN: u64 = 128;
+/// How far a way without an end of a pattern must lead before the next stretches are tried: where
+/// patterns end all the time, these were read in vain.
+const TRIED: usize = 128;
+/// How often that distance is doubled.
+const LONGEST_ALONE: u32 = 4;
+
+/// The automaton, and what of its patterns decides how it is run.
+pub(crate) struct Runner<'a, A> {
+    pub(crate) machine: &'a A,
+    pub(crate) start: StateID,
+    /// The longest pattern.
+    pub(crate) longest: u64,
+}
+
+impl<A: Automaton> Runner<'_, A> {
+    /// Reads on from `at` until a pattern ends, or the automaton is idle and better left; returns the
+    /// state and the position reached.
+    #[inline]
+    pub(crate) fn run(
+        &self,
+        mut state: StateID,
+        text: &[u8],
+        mut at: usize,
+        patience: &mut Patience,
+    ) -> (StateID, usize) {
+        let tried = at + TRIED;
+        loop {
+            let to = tried.max(patience.alone).min(text.len());
+            for byte in text.get(at..to).unwrap_or_default() {
+                state = self.machine.next_state(Anchored::No, state, *byte);
+                at += 1;
+                if self.machine.is_match(state) || (state == self.start && !patience.goes_on(at)) {
+                    return (state, at);
+                }
+            }
+            if at >= text.len() {
+                return (state, at);
+            }
+            let Some(there) = self.side_by_side(state, text, at) else {
+                patience.goes_alone(at);
+                continue;
+            };
+            patience.vain = 0;
+            state = there;
+            at += LANES * LANE;
+            if state == self.start && !patience.goes_on(at) {
+                return (state, at);
+            }
         }
     }
-    (state, at)
+
+    /// Reads the next stretches, where no pattern ends in any of them; the state behind the last.
+    fn side_by_side(&self, state: StateID, text: &[u8], at: usize) -> Option<StateID> {
+        let longest = usize::try_from(self.longest).ok()?;
+        let block = text.get(at..)?.get(..LANES * LANE)?;
+        if self.longest > LANE_PATTERN {
+            return None;
+        }
+        // No state tells of more than the longest pattern's length of what was read.
+        let mut states = [self.start; LANES];
+        for nth in LANE - longest..LANE {
+            for (lane, state) in states.iter_mut().enumerate().skip(1) {
+                let byte = *block.get((lane - 1) * LANE + nth)?;
+                *state = self.machine.next_state(Anchored::No, *state, byte);
+            }
+        }
+        let [first, ..] = &mut states;
+        *first = state;
+        let mut ends = false;
+        let (one, rest) = block.split_at(LANE);
+        let (two, rest) = rest.split_at(LANE);
+        let (three, four) = rest.split_at(LANE);
+        let [mut a, mut b, mut c, mut d] = states;
+        for (((w, x), y), z) in one.iter().zip(two).zip(three).zip(four) {
+            a = self.machine.next_state(Anchored::No, a, *w);
+            b = self.machine.next_state(Anchored::No, b, *x);
+            c = self.machine.next_state(Anchored::No, c, *y);
+            d = self.machine.next_state(Anchored::No, d, *z);
+            ends |= self.machine.is_match(a)
+                | self.machine.is_match(b)
+                | self.machine.is_match(c)
+                | self.machine.is_match(d);
+        }
+        (!ends).then_some(d)
+    }
 }
