@@ -67,8 +67,12 @@ fn a_command_that_kills_what_watches_it_is_told_as_killed() {
     assert_eq!(heard.text(), "before\n");
     assert_eq!(heard.end().status, ExitStatus::Signal { signal: 9 });
     // Some of these are faster than the watcher is at saying that they began.
-    for _ in 0..20 {
-        let end = end_of("kill -KILL $PPID; sleep 300");
+    for _ in 0..10 {
+        let at_once = Exec {
+            drain_ms: 0,
+            ..sh("kill -KILL $PPID; sleep 300")
+        };
+        let end = run(&mut Host::start(), at_once).end().clone();
         assert_eq!(end.status, ExitStatus::Signal { signal: 9 });
     }
 }
