@@ -52,7 +52,7 @@ check: ## Format, house rules, lints, licences and bans of dependencies
 test: ## All set-up, then every test; ONLY="vk-step vk-trace" for some crates
 	@scripts/test $(ONLY)
 
-long: ## The tests with more seeds, boots and patience; SEED= and COUNT= for the simulator
+long: ## The tests with more seeds, boots and patience, fuzzers optimised; SEED= and COUNT= for the simulator
 	@VK_LONG=1 VK_SEED=$(SEED) VK_COUNT=$(COUNT) scripts/test $(ONLY)
 
 demo: ## All set-up, then the examples' pipelines in microVMs

@@ -41,6 +41,12 @@ pub(crate) struct StageArgs {
     /// Programs, guest and images only
     #[arg(long)]
     no_tests: bool,
+    /// The tests of crates with fuzzers optimised, with the checks of a debug build
+    #[arg(long, conflicts_with = "release")]
+    long: bool,
+    /// Those of these crates alone
+    #[arg(requires = "long")]
+    crates: Vec<String>,
 }
 
 /// How to test.

@@ -17,6 +17,20 @@ const AGENT_PROFILE: &str = "agent";
 /// Features that only tests and benches build with: jobs without a virtual machine, and kill points.
 const TEST_FEATURES: [&str; 2] = ["process-vmm", "kill-points"];
 
+/// The profile of fuzzers in a long run: optimised, with the checks of a debug build.
+const LONG_PROFILE: [&str; 2] = ["--profile", "long"];
+
+/// What fuzzers take their number of inputs from: a crate that depends on it has some.
+const FUZZ: &str = "vk-fuzz";
+
+/// The crates with fuzzers; of those named alone, where any is.
+pub(super) fn fuzzed<'a>(metadata: &'a Metadata, only: &[String]) -> Vec<&'a Package> {
+    let wanted = |package: &&Package| only.is_empty() || only.contains(&package.name);
+    let has_some = |package: &&Package| package.dependencies.iter().any(|one| one.name == FUZZ);
+    let members = metadata.members().into_iter();
+    members.filter(wanted).filter(has_some).collect()
+}
+
 /// The test features that a crate declares, as cargo is asked for them.
 pub(super) fn test_features(package: &Package) -> Vec<String> {
     let declared = TEST_FEATURES
@@ -96,36 +110,68 @@ impl Builder<'_> {
             .collect())
     }
 
-    /// Builds every test program of the workspace.
-    pub(super) fn tests(&self) -> Result<Vec<Built>> {
-        let mut cargo = workspace::cargo(self.root);
-        cargo.args([
-            "test",
-            "--workspace",
-            "--no-run",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
-        cargo.args(self.profile());
+    /// Builds every test program of the workspace, those of some crates by the profile of long runs.
+    pub(super) fn tests(&self, long: &[&Package]) -> Result<Vec<Built>> {
+        let mut built = test_programs(&output_of(&mut self.usual_tests(long))?);
+        if !long.is_empty() {
+            let messages = output_of(&mut self.long_tests(long))?;
+            built.extend(test_programs(&messages));
+        }
+        Ok(built)
+    }
+
+    /// All tests but those of some crates.
+    fn usual_tests(&self, but: &[&Package]) -> Command {
+        let mut cargo = self.building_tests(self.profile());
+        cargo.arg("--workspace");
+        let is_left_out = |name: &str| but.iter().any(|package| package.name == name);
         for package in self.metadata.members() {
+            if is_left_out(&package.name) {
+                cargo.args(["--exclude", &package.name]);
+            } else {
+                test_features(package)
+                    .iter()
+                    .for_each(|f| _ = cargo.args(["--features", f]));
+            }
+        }
+        cargo
+    }
+
+    /// The tests of these crates, optimised.
+    fn long_tests(&self, of: &[&Package]) -> Command {
+        let mut cargo = self.building_tests(&LONG_PROFILE);
+        for package in of {
+            cargo.args(["--package", &package.name]);
             test_features(package)
                 .iter()
                 .for_each(|f| _ = cargo.args(["--features", f]));
         }
         cargo
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .stdin(Stdio::null());
-        let output = cargo.output().context("starting cargo test --no-run")?;
-        if !output.status.success() {
-            bail!("building the tests failed ({})", output.status);
-        }
-        Ok(test_programs(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    fn building_tests(&self, profile: &[&str]) -> Command {
+        let mut cargo = workspace::cargo(self.root);
+        cargo.args(["test", "--no-run", "--message-format"]);
+        cargo.arg("json-render-diagnostics").args(profile);
+        cargo
     }
 
     fn profile(&self) -> &'static [&'static str] {
         if self.release { &["--release"] } else { &[] }
     }
+}
+
+/// What cargo says of the tests that it builds.
+fn output_of(cargo: &mut Command) -> Result<String> {
+    cargo
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .stdin(Stdio::null());
+    let output = cargo.output().context("starting cargo test --no-run")?;
+    if !output.status.success() {
+        bail!("building the tests failed ({})", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn run(command: &mut Command, what: &str) -> Result<()> {
@@ -193,5 +239,64 @@ mod tests {
             ("lib", "vk_step")
         );
         assert_eq!(built[0].executable, Path::new("/t/deps/vk_step-1"));
+    }
+
+    fn members() -> Metadata {
+        let package = |name: &str, uses: &str, features: &str| {
+            format!(
+                r#"{{"id":"{name}","name":"{name}","manifest_path":"/p/{name}/Cargo.toml",
+                "dependencies":[{{"name":"{uses}","path":null,"kind":"dev"}}],
+                "features":{{{features}}}}}"#
+            )
+        };
+        let packages = [
+            package("plain", "tar", r#""kill-points":[]"#),
+            package("read", "vk-fuzz", ""),
+            package("write", "vk-fuzz", r#""kill-points":[],"other":[]"#),
+        ];
+        let text = format!(
+            r#"{{"packages":[{}],"workspace_members":["plain","read","write"],
+            "target_directory":"/t"}}"#,
+            packages.join(",")
+        );
+        Metadata::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_long_run_has_the_crates_with_fuzzers_built_apart_and_an_ordinary_one_has_not() {
+        let metadata = members();
+        let builder = Builder {
+            root: Path::new("/"),
+            metadata: &metadata,
+            release: false,
+        };
+        let line = |cargo: Command| {
+            let words = cargo.get_args().map(|word| word.to_string_lossy());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let building = "test --no-run --message-format json-render-diagnostics";
+        assert_eq!(
+            line(builder.usual_tests(&[])),
+            format!(
+                "{building} --workspace --features plain/kill-points --features write/kill-points"
+            )
+        );
+        let long = fuzzed(&metadata, &[]);
+        assert_eq!(
+            line(builder.usual_tests(&long)),
+            format!(
+                "{building} --workspace --features plain/kill-points --exclude read --exclude write"
+            )
+        );
+        assert_eq!(
+            line(builder.long_tests(&long)),
+            format!(
+                "{building} --profile long --package read --package write --features \
+                 write/kill-points"
+            )
+        );
+        let named = fuzzed(&metadata, &["plain".to_owned(), "read".to_owned()]);
+        let names: Vec<_> = named.iter().map(|package| &package.name).collect();
+        assert_eq!(names, ["read"]);
     }
 }

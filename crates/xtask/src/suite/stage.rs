@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::StageArgs;
-use super::build::{Builder, Built, test_features};
+use super::build::{Builder, Built, fuzzed, test_features};
 use super::index::{self, TestProgram, Wishes};
 use super::lock::RootLock;
 use crate::workspace::{self, Metadata, Package};
@@ -33,7 +33,11 @@ pub(super) fn stage(args: &StageArgs) -> Result<()> {
     let tests = if args.no_tests {
         Vec::new()
     } else {
-        builder.tests()?
+        let long = match args.long {
+            true => fuzzed(&metadata, &args.crates),
+            false => Vec::new(),
+        };
+        builder.tests(&long)?
     };
     stage_tests(&metadata, tests, &root)
 }
