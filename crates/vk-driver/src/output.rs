@@ -19,6 +19,9 @@ pub(crate) struct Output {
     inner: Mutex<Inner>,
     failing: Notify,
     state: StateSender,
+    /// For what is said of the job elsewhere.
+    prefixes: Vec<String>,
+    secrets: Secrets,
 }
 
 struct Inner {
@@ -77,7 +80,7 @@ impl Output {
             Ok((file, len))
         };
         let (file, len) = open().map_err(DriverError::file("open", path))?;
-        let (trace, failed) = match Trace::new(settings, secrets) {
+        let (trace, failed) = match Trace::new(settings, secrets.clone()) {
             Ok(trace) => (Some(trace), None),
             Err(error) => (None, Some(masking(&error))),
         };
@@ -93,7 +96,28 @@ impl Output {
             inner: Mutex::new(inner),
             failing: Notify::new(),
             state,
+            prefixes: settings.token_prefixes.clone(),
+            secrets,
         })
+    }
+
+    /// A text of what the job asked for, as its output would show it: for its result, which others
+    /// see and keep (STAGE-24).
+    pub(crate) fn masked(&self, text: &str) -> String {
+        let settings = vk_trace::Settings {
+            timestamps: false,
+            token_prefixes: self.prefixes.clone(),
+            ..vk_trace::Settings::default()
+        };
+        let mut out = Vec::new();
+        let masked = Trace::new(&settings, self.secrets.clone()).and_then(|mut trace| {
+            trace.write(Origin::Node, Kind::Stdout, now(), text.as_bytes(), &mut out)?;
+            trace.close(Origin::Node, &mut out)
+        });
+        match masked {
+            Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+            Err(error) => masking(&error),
+        }
     }
 
     /// Why nothing comes out any more, if so.

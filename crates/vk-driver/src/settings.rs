@@ -138,6 +138,9 @@ fn artifact_level(reader: &mut Reader<'_>) -> Level {
     })
 }
 
+/// Bytes of a file's name.
+const NAME_MAX: usize = 255;
+
 /// Where a job wants its project: somewhere below the builds' directory.
 fn clone_path(path: &str) -> Result<String, String> {
     let mut parts: Vec<&str> = Vec::new();
@@ -152,7 +155,13 @@ fn clone_path(path: &str) -> Result<String, String> {
     let below = clean.strip_prefix(BUILDS_DIR);
     let inside = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let plain = path.len() < 1024 && !path.chars().any(char::is_control);
-    if path.starts_with('/') && inside && plain {
+    // `.tmp` stands behind the last one.
+    if parts.iter().any(|part| part.len() > NAME_MAX - 4) {
+        Err(format!(
+            "the GIT_CLONE_PATH={path:?} has a name longer than {} bytes",
+            NAME_MAX - 4
+        ))
+    } else if path.starts_with('/') && inside && plain {
         Ok(clean)
     } else {
         Err(format!(

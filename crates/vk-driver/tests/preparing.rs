@@ -19,7 +19,7 @@ use std::time::Duration;
 use image::layer;
 use serde_json::{Value, json};
 use support::{Node, Started, add, spec, variable};
-use vk_hub_proto::job::FailureClass;
+use vk_hub_proto::job::{ArtifactState, FailureClass};
 use vk_vm::{Accelerator, Machine, StartError, Starting, Vmm};
 
 /// Starts VMs, but the first few.
@@ -281,4 +281,109 @@ async fn variables_that_grow_without_end_in_each_other_are_named_as_the_mistake(
         &ran,
         "the image's platform of the job: its variables make it longer",
     );
+}
+
+/// STAGE-24: a result is kept and shown where a job's log is not.
+#[tokio::test]
+async fn what_is_masked_in_a_jobs_log_is_masked_in_its_result() {
+    let Some(node) = Node::new("preparing") else {
+        return;
+    };
+    let mistakes: [fn(&mut Value); 4] = [
+        |job| job["image"]["name"] = json!("dockerfile:$SECRET"),
+        |job| job["image"]["name"] = json!("no such/$SECRET"),
+        |job| add(job, "variables", variable("MICROVM_USER", "$SECRET")),
+        |job| add(job, "variables", variable("GIT_CLONE_PATH", "/x/$SECRET")),
+    ];
+    for mistake in mistakes {
+        let mut job = spec(&["true"]);
+        let mut secret = variable("SECRET", "hunter2hunter2");
+        secret["masked"] = json!(true);
+        add(&mut job, "variables", secret);
+        mistake(&mut job);
+        let ran = node.run(node.process(), job).await;
+        check_refused(&ran, "[MASKED]");
+        let told = format!("{:?} {}", ran.result, ran.output);
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+}
+
+/// What a job asks for too much of, or does to itself, is no failure of the node's.
+#[tokio::test]
+async fn a_jobs_own_mistakes_are_not_told_as_failures_of_the_node() {
+    let Some(node) = Node::new("preparing") else {
+        return;
+    };
+    let artifact = |path: &str| {
+        json!({
+            "name": "x", "untracked": false, "paths": [path], "when": "always",
+            "artifact_type": "archive", "format": "zip"
+        })
+    };
+    let mut long_user = spec(&["true"]);
+    add(
+        &mut long_user,
+        "variables",
+        variable("MICROVM_USER", &"u".repeat(200_000)),
+    );
+    let mut long_path = spec(&["true"]);
+    add(&mut long_path, "artifacts", artifact(&"p".repeat(100_000)));
+    let mut no_tree = spec(&["rm -r \"$CI_PROJECT_DIR\""]);
+    add(&mut no_tree, "artifacts", artifact("a"));
+    let mut long_name = spec(&["true"]);
+    let name = format!("/builds/{}", "a".repeat(300));
+    add(
+        &mut long_name,
+        "variables",
+        variable("GIT_CLONE_PATH", &name),
+    );
+    for (job, class, why) in [
+        (long_user, FailureClass::Configuration, "user"),
+        (long_path, FailureClass::Configuration, "path"),
+        (no_tree, FailureClass::ExternalDependency, "No such file"),
+        (
+            long_name,
+            FailureClass::Configuration,
+            "longer than 251 bytes",
+        ),
+    ] {
+        let ran = node.run(node.process(), job).await;
+        assert_eq!(ran.result.failure, Some(class), "{}", ran.output);
+        let message = ran.result.message.clone().unwrap();
+        assert!(message.contains(why), "{message}");
+        for artifact in &ran.result.artifacts {
+            assert_eq!(artifact.state, ArtifactState::Failed);
+        }
+    }
+}
+
+/// STAGE-35: as many as the kernel gives no command; `kill` at what watches over the script.
+#[tokio::test]
+async fn variables_beyond_a_commands_room_and_a_script_that_kills_its_watcher_end_as_the_scripts_do()
+ {
+    let Some(node) = Node::new("preparing") else {
+        return;
+    };
+    let mut job = spec(&["env | grep -c ^MANY_", "echo ${#MANY_29}"]);
+    for n in 0..30 {
+        add(
+            &mut job,
+            "variables",
+            variable(&format!("MANY_{n}"), &"x".repeat(120_000)),
+        );
+    }
+    let ran = node.run(node.process(), job).await;
+    assert_eq!(ran.result.failure, None, "{}", ran.output);
+    assert!(ran.has("8") && ran.has("120000"), "{}", ran.output);
+
+    let ran = node
+        .run(node.process(), spec(&["kill -KILL $PPID; sleep 300"]))
+        .await;
+    assert_eq!(
+        ran.result.failure,
+        Some(FailureClass::Script),
+        "{}",
+        ran.output
+    );
+    assert_eq!(ran.result.exit_code, Some(137));
 }

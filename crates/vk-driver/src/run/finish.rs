@@ -97,7 +97,7 @@ pub(super) async fn finish(job: &Job, end: &End) -> Result<JobResult, DriverErro
     let result = JobResult {
         failure: end.failure,
         exit_code: end.exit_code,
-        message: end.message.clone(),
+        message: end.message.as_deref().map(|text| job.output.masked(text)),
         output_len,
         artifacts: outcomes(job),
         usage: Some(JobUsage {

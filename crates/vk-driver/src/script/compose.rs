@@ -5,6 +5,10 @@ use super::quote::{ansi_c, double, single};
 /// From here on the kernel takes no `NAME=value` string (its NUL counted).
 const KERNEL_STRING: usize = 128 * 1024;
 
+/// Bytes of variables in a command's environment: half of what the kernel gives a command of all
+/// there is, so that arguments have room, and what a script adds itself.
+const ENVIRONMENT: usize = 1 << 20;
+
 const GREEN: &str = "\x1b[32;1m";
 const YELLOW: &str = "\x1b[0;33m";
 const RESET: &str = "\x1b[0;m";
@@ -61,19 +65,43 @@ pub(crate) struct Prologue<'a> {
     pub(crate) temp_dir: &'a str,
     /// Names, values (a file variable's is its content) and whether it is a file, in order.
     pub(crate) variables: Vec<(&'a str, &'a str, bool)>,
+    /// What the image sets itself, which commands have in any case.
+    pub(crate) image: &'a [(String, String)],
 }
 
 impl Prologue<'_> {
+    /// Which of the variables, in their order, a command's environment has (STAGE-35): with more
+    /// than the kernel takes no command would start. The scripts' shell has the others.
+    pub(crate) fn exported(&self) -> Vec<bool> {
+        let image = self
+            .image
+            .iter()
+            .map(|(name, value)| cost(name, value.len()));
+        let mut left = ENVIRONMENT.saturating_sub(image.sum());
+        let mut takes = |(name, value, file): &(&str, &str, bool)| {
+            let len = match file {
+                true => self.temp_dir.len() + 1 + name.len(),
+                false => value.len(),
+            };
+            let fits = *file || is_exportable(name, value);
+            let after = left.checked_sub(cost(name, len)).filter(|_| fits);
+            left = after.unwrap_or(left);
+            after.is_some()
+        };
+        self.variables.iter().map(&mut takes).collect()
+    }
+
     /// Exports in gitlab-runner's order, then what jobs wrote to `GITLAB_ENV`.
     ///
     /// A program is started for what is missing alone: each costs milliseconds, many times that where
     /// the guest is emulated. A trace that shows commands shows gitlab-runner's.
     pub(crate) fn text(&self, shell: Shell, xtrace: bool) -> Vec<u8> {
         let mut body = Vec::new();
+        let exported = self.exported();
         let temp = double(self.temp_dir.as_bytes());
         let there = [b"[ -d \"", temp.as_slice(), b"\" ] || "].concat();
         let unless: &[u8] = if xtrace { b"" } else { &there };
-        for (name, value, file) in &self.variables {
+        for ((name, value, file), exported) in self.variables.iter().zip(exported) {
             if !is_name(name) {
                 continue;
             }
@@ -92,11 +120,7 @@ impl Prologue<'_> {
                 continue;
             }
             // A larger one would keep every command from starting: the shell alone has it.
-            let export: &[u8] = if is_exportable(name, value) {
-                b"export "
-            } else {
-                b""
-            };
+            let export: &[u8] = if exported { b"export " } else { b"" };
             let value = shell.word(value.as_bytes());
             line(&mut body, &[export, name.as_bytes(), b"=", &value]);
         }
@@ -139,6 +163,11 @@ impl Prologue<'_> {
 /// Whether a variable may be in a command's environment (STAGE-35).
 pub(crate) fn is_exportable(name: &str, value: &str) -> bool {
     name.len() + value.len() + 2 <= KERNEL_STRING && !value.contains('\0')
+}
+
+/// `NAME=value`, its end, and a pointer to it.
+fn cost(name: &str, value_len: usize) -> usize {
+    name.len() + value_len + 2 + size_of::<usize>()
 }
 
 /// A shell's idea of a variable's name.

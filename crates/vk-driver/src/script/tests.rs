@@ -48,6 +48,7 @@ pub(super) fn script(
         project_dir: &project,
         temp_dir: &temp,
         variables,
+        image: &[],
     };
     let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
     let mut body = prologue.text_in_project(shell, false);
@@ -103,6 +104,7 @@ fn effect(shell: Shell, xtrace: bool, prepare: impl Fn(&Path)) -> impl PartialEq
         project_dir: &project,
         temp_dir: &temp,
         variables: vec![("KEY", "s3cret\n", true), ("FOO", "a b", false)],
+        image: &[],
     };
     let lines = [
         "cat \"$KEY\"; echo \"$FOO $LATER\"; echo LATER=x >> \"$GITLAB_ENV\"".to_owned(),
@@ -151,6 +153,7 @@ fn a_bash_script_is_the_recorded_one() {
     let prologue = Prologue {
         project_dir: "/builds/g/p",
         temp_dir: "/builds/g/p.tmp",
+        image: &[],
         variables: vec![
             ("FOO", "a b", false),
             ("BAR", "x", false),
@@ -282,6 +285,58 @@ fn variables_of_any_content_and_size_arrive_whole() {
             assert!(found == content.as_bytes(), "{shell:?}: {name} differs");
         }
     }
+}
+
+/// STAGE-35: together they are more than the kernel gives a command, and each alone is not.
+#[test]
+fn more_variables_than_a_command_can_have_keep_none_from_starting() {
+    let large = "x".repeat(120_000);
+    let names: Vec<_> = (0..40).map(|n| format!("LARGE_{n}")).collect();
+    for shell in [Shell::Bash, Shell::Sh] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut variables: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), &*large, false))
+            .collect();
+        variables.push(("LAST", "small", false));
+        let lines = [
+            "printf %s \"$LARGE_39\" | wc -c",
+            "env | grep -c ^LARGE_",
+            "env | grep ^LAST=",
+        ];
+        let output = run(shell, &script(shell, dir.path(), variables, &lines));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{shell:?}: {said}");
+        let printed = printed(&output);
+        // What there is room for, and the small one that comes after.
+        for line in ["120000", "8", "LAST=small"] {
+            assert!(
+                printed.lines().any(|one| one.trim() == line),
+                "{line}: {printed}"
+            );
+        }
+    }
+}
+
+/// STAGE-35: what the image sets counts, too.
+#[test]
+fn variables_are_exported_beside_what_the_image_sets() {
+    let (large, image) = (
+        "x".repeat(100_000),
+        vec![("OF_IMAGE".to_owned(), "x".repeat(900_000))],
+    );
+    let prologue = Prologue {
+        project_dir: "/builds/g/p",
+        temp_dir: "/builds/g/p.tmp",
+        variables: vec![
+            ("A", &large, false),
+            ("B", &large, false),
+            ("C", "c", false),
+            ("D", &large, true),
+        ],
+        image: &image,
+    };
+    assert_eq!(prologue.exported(), [true, false, true, true]);
 }
 
 #[test]

@@ -56,6 +56,7 @@ fn what_a_job_cannot_have_is_said() {
         ("GIT_CLONE_PATH", "/buildsx"),
         ("GIT_CLONE_PATH", "relative"),
         ("GIT_CLONE_PATH", "/go/src"),
+        ("GIT_CLONE_PATH", &format!("/builds/{}", "a".repeat(252))),
     ] {
         let refused = read(&[(name, value)]).refused.unwrap();
         assert!(refused.contains(name), "{refused}");

@@ -10,7 +10,7 @@ use vk_stage_core::{Kill, StageEnd};
 use vk_trace::{Kind, Line};
 use vk_vm::channel::{ExecEvent, ExecHandle, GuestError, Output as ExecOutput, Running};
 
-use super::{failed, system};
+use super::{failed, system, with_causes};
 use crate::guest_env::{DETECT, GuestEnv};
 use crate::job::{Job, StopWatch};
 use crate::script::{Prologue, Shell, Wrapped, commands, remove};
@@ -150,22 +150,13 @@ fn compose(
     let shared = job.shared();
     let variables: Vec<_> = shared.variables.exports().collect();
     let temp = &job.place.temp_dir;
-    let mut strings = env.env.clone();
-    for (name, value, file) in &variables {
-        let value = if *file {
-            format!("{temp}/{name}")
-        } else {
-            (*value).to_owned()
-        };
-        if !name.is_empty() && !name.contains(['=', '\0']) && is_passed(name, &value) {
-            strings.push(((*name).to_owned(), value));
-        }
-    }
     let prologue = Prologue {
         project_dir: &job.place.project_dir,
         temp_dir: temp,
         variables,
+        image: &env.env,
     };
+    let strings = passed(&prologue);
     let xtrace = job.settings.debug_trace;
     let mut text = match at {
         At::Project => prologue.text_in_project(shell, xtrace),
@@ -204,8 +195,24 @@ fn compose(
     (text, exec)
 }
 
-fn is_passed(name: &str, value: &str) -> bool {
-    crate::script::is_exportable(name, value)
+/// The image's variables and the job's. One that is too large is not there at all: a shell would
+/// export what it sets of a name that its environment has.
+fn passed(prologue: &Prologue<'_>) -> Vec<(String, String)> {
+    let mut strings = prologue.image.to_vec();
+    for ((name, value, file), exported) in prologue.variables.iter().zip(prologue.exported()) {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            continue;
+        }
+        let value = match file {
+            true => format!("{}/{name}", prologue.temp_dir),
+            false => (*value).to_owned(),
+        };
+        match exported {
+            true => strings.push(((*name).to_owned(), value)),
+            false => strings.retain(|(of, _)| of != name),
+        }
+    }
+    strings
 }
 
 /// Of two of a name the last counts, and only it is passed.
@@ -293,11 +300,13 @@ fn refused(error: &GuestError) -> StageEnd {
     use vk_guest_proto::FailureCode;
     match error {
         GuestError::Refused { failure, .. } => match failure.code {
-            FailureCode::UnknownUser | FailureCode::NotFound | FailureCode::NotExecutable => {
-                failed(FailureClass::Configuration, error)
-            }
+            FailureCode::UnknownUser
+            | FailureCode::NotFound
+            | FailureCode::NotExecutable
+            | FailureCode::TooLarge => failed(FailureClass::Configuration, error),
             _ => system(error),
         },
+        GuestError::TooLong { .. } => failed(FailureClass::Configuration, with_causes(error)),
         _ => system(error),
     }
 }
