@@ -128,7 +128,8 @@ async fn ended_in(node: &Node, mut job: Value, stop: Option<Stop>, stage: &str) 
     let dir = context.dirs.job.clone();
     let started = Started::new(context);
     if let Some(stop) = stop {
-        assert_eq!(gitlab.hears.recv().await, Some("half"));
+        let half = tokio::time::timeout(Duration::from_secs(120), gitlab.hears.recv()).await;
+        assert_eq!(half, Ok(Some("half")), "{}", started.output());
         started.control.send(Control::Stop(stop)).await.unwrap();
     }
     let ended = tokio::time::timeout(Duration::from_secs(120), started.end()).await;
@@ -153,7 +154,8 @@ async fn ended_in(node: &Node, mut job: Value, stop: Option<Stop>, stage: &str) 
             assert_eq!(states(&ran), cut, "{}", ran.output);
         }
         gitlab.looks.notify_one();
-        assert_eq!(gitlab.hears.recv().await, Some("gone"));
+        let gone = tokio::time::timeout(Duration::from_secs(120), gitlab.hears.recv()).await;
+        assert_eq!(gone, Ok(Some("gone")));
         assert_eq!(gitlab.asked.load(Ordering::Relaxed), 1);
     }
     nothing_is_left(&dir).await;

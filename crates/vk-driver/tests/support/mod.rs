@@ -192,6 +192,11 @@ impl Started {
             .expect("the job runs");
     }
 
+    /// What it said so far.
+    pub(crate) fn output(&self) -> String {
+        read(&self.dir.join("output"))
+    }
+
     pub(crate) async fn end(self) -> Ran {
         let result = self.task.await.unwrap().unwrap();
         let output = read(&self.dir.join("output"));
