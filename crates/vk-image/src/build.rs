@@ -1,16 +1,15 @@
 //! Layers to an image in the store: decompressed, checked against their digests, merged.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use vk_erofs::{Builder, Options, Whiteouts};
+use vk_erofs::{Builder, Limits, Options, Whiteouts};
 use vk_oci::{Digest, Hasher, ImageConfig, Platform, Reference, RunConfig};
 
 use crate::compression::decompress;
 use crate::error::Error;
 use crate::record::{Origin, Record};
-use crate::store::{BuildDir, Lease, Store};
+use crate::store::{BuildDir, Guarded, Lease, Store};
 
 /// One layer to be merged.
 pub(crate) struct Layer<'a> {
@@ -26,7 +25,8 @@ pub(crate) struct Layer<'a> {
 /// An image being built.
 pub(crate) struct Build {
     dir: BuildDir,
-    builder: Builder<File>,
+    builder: Builder<Guarded>,
+    store: Store,
     name: Reference,
     layers: usize,
 }
@@ -58,10 +58,21 @@ impl Identity {
 impl Build {
     pub(crate) fn new(store: &Store, name: Reference) -> Result<Self, Error> {
         let dir = store.build_dir()?;
-        let builder = Builder::new(dir.disk()?, Options::default());
+        let default = Limits::default();
+        let limits = Limits {
+            image_bytes: default.image_bytes.min(store.bounds().image),
+            stream_bytes: default.stream_bytes.min(store.bounds().image),
+            ..default
+        };
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        let disk = Guarded::new(dir.disk()?, store, name.familiar());
         Ok(Self {
             dir,
-            builder,
+            builder: Builder::new(disk, options),
+            store: store.clone(),
             name,
             layers: 0,
         })
@@ -72,15 +83,16 @@ impl Build {
         self.dir.path()
     }
 
+    /// A file for it, as far as there is room.
+    pub(crate) fn guarded(&self, file: std::fs::File) -> Guarded {
+        Guarded::new(file, &self.store, self.name.familiar())
+    }
+
     /// Puts a layer on top; gives the digest of what it is uncompressed.
     pub(crate) fn layer(&mut self, layer: Layer<'_>) -> Result<Digest, Error> {
         self.layers += 1;
         let mut stored = Hashed::new(layer.stored);
-        let failed = |image: &Self, source| Error::Layer {
-            image: image.name.familiar(),
-            layer: image.layers,
-            source,
-        };
+        let failed = |image: &Self, source| failed(&image.store, &image.name, image.layers, source);
         let read = |image: &Self, source| failed(image, vk_erofs::Error::Read { entry: 0, source });
         let (_, decompressed) = decompress(&mut stored).map_err(|error| read(self, error))?;
         let mut tar = Hashed::new(decompressed);
@@ -115,16 +127,18 @@ impl Build {
             *to = *from;
         }
         self.builder.set_uuid(uuid);
-        let layer = self.layers;
-        let image = self.name.familiar();
-        let (disk, summary) = self.builder.finish().map_err(|source| Error::Layer {
-            image,
-            layer,
-            source,
-        })?;
+        let Self {
+            dir,
+            builder,
+            store,
+            name,
+            layers,
+        } = self;
+        let written = builder.finish();
+        let (disk, summary) = written.map_err(|error| failed(&store, &name, layers, error))?;
         if summary.dropped_xattrs > 0 {
             let dropped = summary.dropped_xattrs;
-            tracing::info!(image = %self.name, dropped, "extended attributes that a disk image cannot have are left out");
+            tracing::info!(image = %name, dropped, "extended attributes that a disk image cannot have are left out");
         }
         let created = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -139,13 +153,49 @@ impl Build {
             inodes: summary.inodes,
             created_secs: created.as_secs(),
         };
-        self.dir.commit(
-            &disk,
+        dir.commit(
+            &disk.file,
             &record,
             &identity.config,
-            self.name,
+            name,
             identity.registry_digest,
         )
+    }
+}
+
+/// Bounds of an image that one of its layers, or all of them, went beyond.
+const SIZES: [&str; 2] = ["bytes of the layers are", "bytes of the image are"];
+
+/// Also where a file's content was read from the archive when it ended there.
+fn is_too_large(error: &vk_erofs::Error) -> bool {
+    match error {
+        vk_erofs::Error::Limit { what, .. } => SIZES.contains(what),
+        vk_erofs::Error::Read { source, .. } => source
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref())
+            .is_some_and(is_too_large),
+        _ => false,
+    }
+}
+
+/// Why a layer cannot be put on, or the image not written out after the last one.
+fn failed(store: &Store, name: &Reference, layer: usize, source: vk_erofs::Error) -> Error {
+    let image = name.familiar();
+    let limit = store.bounds().image;
+    if limit < u64::MAX && is_too_large(&source) {
+        return Error::TooLarge { image, limit };
+    }
+    let source = match source {
+        vk_erofs::Error::Write { source } => match source.downcast::<Error>() {
+            Ok(no_room) => return no_room,
+            Err(source) => vk_erofs::Error::Write { source },
+        },
+        source => source,
+    };
+    Error::Layer {
+        image,
+        layer,
+        source,
     }
 }
 

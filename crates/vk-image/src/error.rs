@@ -96,6 +96,25 @@ pub enum Error {
         /// Why.
         source: vk_erofs::Error,
     },
+    /// An image that is larger than one may be here.
+    #[error(
+        "{image} is larger than an image may be on this node, {} in all layers, sent or uncompressed: use a smaller one, or have the node's owner raise [images] max_image",
+        Bytes(*.limit)
+    )]
+    TooLarge {
+        /// The image.
+        image: String,
+        /// What its layers may hold, in bytes.
+        limit: u64,
+    },
+    /// An image that finds no room, although what may go went.
+    #[error("there is no room for {image} on this node: {short}")]
+    NoRoom {
+        /// The image.
+        image: String,
+        /// What there is too little of.
+        short: Short,
+    },
     /// A file of the store, or an import's.
     #[error("{doing} {path} failed{}", Full(.source), path = .path.display())]
     File {
@@ -144,6 +163,61 @@ impl Error {
             Self::Pull(error) => error.failure() == vk_oci::Failure::Transient,
             Self::NoAnswer { .. } => true,
             _ => false,
+        }
+    }
+}
+
+/// What there is too little of for an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Short {
+    /// What images may take.
+    Total {
+        /// What is taken, in bytes: by images that jobs use or that were imported, and by what is being
+        /// fetched and made.
+        taken: u64,
+        /// What may be.
+        total: u64,
+    },
+    /// The disk.
+    Disk {
+        /// What is free, in bytes.
+        free: u64,
+        /// What stays free.
+        stays: u64,
+    },
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total { taken, total } => write!(
+                f,
+                "images may take {} in all, and those that jobs use, imported ones and what is being \
+                 pulled have {} of it: remove imported ones with `vk image rm`, run fewer images at \
+                 once, or raise [images] max_total",
+                Bytes(*total),
+                Bytes(*taken)
+            ),
+            Self::Disk { free, stays } => write!(
+                f,
+                "its disk has {} free, of which {} stay free: make room there (`vk node gc`, \
+                 `vk image rm`)",
+                Bytes(*free),
+                Bytes(*stays)
+            ),
+        }
+    }
+}
+
+/// Bytes as people read them.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 10 << 30 => write!(f, "{} GiB", bytes >> 30),
+            bytes if bytes >= 1 << 20 => write!(f, "{} MiB", bytes >> 20),
+            bytes => write!(f, "{bytes} bytes"),
         }
     }
 }

@@ -140,8 +140,10 @@ impl Import<'_> {
 
     fn spool(&self, input: &mut impl Read) -> Result<File, Error> {
         let dir = self.build.scratch();
-        let mut file = tempfile::tempfile_in(dir).map_err(Error::file("making a file in", dir))?;
-        io::copy(input, &mut file).map_err(Error::file("copying the archive to", dir))?;
+        let file = tempfile::tempfile_in(dir).map_err(Error::file("making a file in", dir))?;
+        let mut guarded = self.build.guarded(file);
+        io::copy(input, &mut guarded).map_err(Error::file("copying the archive to", dir))?;
+        let mut file = guarded.file;
         self.rewind(&mut file)?;
         Ok(file)
     }

@@ -23,11 +23,11 @@ mod record;
 mod rules;
 mod store;
 
-pub use error::Error;
+pub use error::{Error, Short};
 pub use pattern::is_pattern;
 pub use pull::{Outcome, Patience, Progress, PullPolicy, Puller};
 pub use record::{Origin, Record};
 pub use rules::{Choice, RuleError, Rules};
-pub use store::{Collected, Keep, Lease, Listed, Store};
+pub use store::{Bounds, Collected, Keep, Lease, Listed, Store};
 pub use vk_oci::{Client as RegistryClient, Config as RegistryConfig};
 pub use vk_oci::{Credential, Digest, Keychain, Password, Platform, Reference, RunConfig};

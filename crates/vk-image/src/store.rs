@@ -3,6 +3,7 @@
 mod build_dir;
 mod collect;
 mod lease;
+mod room;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ use crate::record::Record;
 pub(crate) use build_dir::BuildDir;
 pub use collect::{Collected, Keep};
 pub use lease::Lease;
+pub use room::Bounds;
+pub(crate) use room::Guarded;
 
 /// Images of one node, in one directory that several processes share.
 ///
@@ -28,6 +31,7 @@ pub use lease::Lease;
 #[derive(Clone, Debug)]
 pub struct Store {
     dir: Arc<Path>,
+    bounds: Bounds,
 }
 
 /// An image as a listing shows it.
@@ -62,12 +66,15 @@ impl Key {
 
 impl Store {
     /// Opens the store in a directory, made where it is missing, and clears away what processes that
-    /// died were making.
+    /// died were making. It is bounded by its disk alone: see [`Store::bounded`].
     ///
     /// # Errors
     /// A directory that cannot be made or written.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let store = Self { dir: dir.into() };
+        let store = Self {
+            dir: dir.into(),
+            bounds: Bounds::default(),
+        };
         for part in ["images", "build", "downloads"] {
             durable::make_dir(&dir.join(part))?;
         }

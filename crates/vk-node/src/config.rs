@@ -14,8 +14,8 @@ use vk_hub_proto::hex::Hex;
 use vk_hub_proto::limit::INVENTORY_LIST;
 use vk_node_core::sizing::Sizes;
 
-pub use self::images::Images;
-use self::images::{OneOrMore, images};
+pub use self::images::{ImageStore, Images};
+use self::images::{ImagesTable, OneOrMore, image_store, images};
 pub use self::registry::Registry;
 use self::registry::{RegistryTable, registry};
 use crate::size::Size;
@@ -39,6 +39,8 @@ pub struct Config {
     pub image: Option<String>,
     /// Which images jobs may have, and when registries are asked for them.
     pub images: Images,
+    /// What of the disk images may take.
+    pub image_store: ImageStore,
     /// Registries that are spoken to in plain HTTP.
     pub insecure_registries: Vec<String>,
     /// Where caches are kept; without it there are none.
@@ -158,6 +160,7 @@ struct File {
     net: NetTable,
     registry: RegistryTable,
     executor: ExecutorTable,
+    images: ImagesTable,
     sources: SourcesTable,
     metrics: Option<MetricsTable>,
 }
@@ -323,6 +326,7 @@ impl Config {
             labels: file.node.labels,
             image: file.executor.image.filter(|image| !image.is_empty()),
             images,
+            image_store: image_store(&file.images).map_err(|(key, must)| wrong(key, must))?,
             insecure_registries: file.registry.insecure,
             registry,
             vm: Vm {

@@ -23,6 +23,8 @@ use super::{Progress, Puller};
 
 /// Layers fetched at the same time.
 const PARALLEL: usize = 3;
+/// After how many bytes it is looked whether there is room for the rest.
+const LOOK_EVERY: u64 = 64 << 20;
 /// How often a lock that another process holds is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
@@ -41,6 +43,9 @@ impl Puller {
         image: Image,
         progress: &(dyn Fn(Progress) + Send + Sync),
     ) -> Result<Lease, Error> {
+        let sizes = distinct(&image).into_iter().map(|layer| layer.size);
+        let of = sizes.fold(0, u64::saturating_add);
+        self.store.admit(&image.reference.familiar(), of)?;
         let download = self.download(&image).await?;
         let named = Named {
             digest: image.digest,
@@ -50,7 +55,16 @@ impl Puller {
             download.remove(&self.store)?;
             return Ok(lease);
         }
-        self.fetch_layers(&image, &download, progress).await?;
+        let fetched = self.fetch_layers(&image, &download, of, progress).await;
+        if let Err(error) = fetched {
+            // What a registry broke off is gone on with; anything else would end the same way again.
+            if !error.is_transient()
+                && let Err(error) = download.remove(&self.store)
+            {
+                tracing::warn!(%error, "what was fetched of an image stays; collections clear it");
+            }
+            return Err(error);
+        }
         progress(Progress::Building {
             layers: image.manifest.layers.len(),
         });
@@ -75,17 +89,19 @@ impl Puller {
         &self,
         image: &Image,
         download: &Download,
+        of: u64,
         progress: &(dyn Fn(Progress) + Send + Sync),
     ) -> Result<(), Error> {
-        let mut wanted = image.manifest.layers.clone();
-        wanted.sort_by_key(|layer| layer.digest);
-        wanted.dedup_by_key(|layer| layer.digest);
-        let of = wanted.iter().map(|layer| layer.size).sum();
+        let name = image.reference.familiar();
+        let wanted = distinct(image);
+        let room = |received: u64| self.store.make_room(&name, of.saturating_sub(received));
+        room(wanted.iter().map(|layer| download.has(layer)).sum())?;
+        let mut looked = 0;
         let received: Arc<[AtomicU64]> = wanted.iter().map(|_| AtomicU64::new(0)).collect();
         let changed = Arc::new(Notify::new());
         let mut waiting = wanted.into_iter().enumerate();
         let mut running = JoinSet::new();
-        loop {
+        let gathered = loop {
             while running.len() < PARALLEL
                 && let Some((index, layer)) = waiting.next()
             {
@@ -102,15 +118,34 @@ impl Puller {
             tokio::select! {
                 () = changed.notified() => {
                     let bytes = received.iter().map(|slot| slot.load(Ordering::Relaxed)).sum();
+                    // Others pull, too, and jobs write.
+                    if bytes > looked + LOOK_EVERY {
+                        looked = bytes;
+                        if let Err(no_room) = room(bytes) {
+                            break Err(no_room);
+                        }
+                    }
                     progress(Progress::Fetched { bytes, of });
                 }
                 ended = running.join_next() => match ended {
-                    Some(ended) => ended.map_err(|_| Error::Stopped)??,
-                    None => return Ok(()),
+                    Some(Ok(Ok(()))) => {}
+                    Some(Ok(Err(error))) => break Err(error),
+                    Some(Err(_)) => break Err(Error::Stopped),
+                    None => break Ok(()),
                 },
             }
-        }
+        };
+        running.shutdown().await;
+        gathered
     }
+}
+
+/// An image's layers, each once.
+fn distinct(image: &Image) -> Vec<Descriptor> {
+    let mut layers = image.manifest.layers.clone();
+    layers.sort_by_key(|layer| layer.digest);
+    layers.dedup_by_key(|layer| layer.digest);
+    layers
 }
 
 async fn fetch_layer(
@@ -134,7 +169,17 @@ async fn fetch_layer(
     Ok(client.download(&image, &layer, &mut file, report).await?)
 }
 
+/// What was fetched goes, whatever comes of it: what no image can be made of is of no use, and where
+/// the disk is short its room is.
 fn build(store: &Store, image: Image, download: Download) -> Result<Lease, Error> {
+    let built = build_from(store, image, &download);
+    let removed = download.remove(store);
+    let lease = built?;
+    removed?;
+    Ok(lease)
+}
+
+fn build_from(store: &Store, image: Image, download: &Download) -> Result<Lease, Error> {
     let mut build = Build::new(store, image.reference)?;
     for (layer, diff_id) in image.manifest.layers.iter().zip(&image.config.diff_ids) {
         let path = download.layer(layer);
@@ -154,9 +199,7 @@ fn build(store: &Store, image: Image, download: Download) -> Result<Lease, Error
         Origin::Pulled,
     );
     identity.registry_digest = Some(image.named);
-    let lease = build.commit(identity)?;
-    download.remove(store)?;
-    Ok(lease)
+    build.commit(identity)
 }
 
 impl Download {
@@ -178,6 +221,12 @@ impl Download {
 
     fn layer(&self, layer: &Descriptor) -> PathBuf {
         self.dir.join(layer.digest.hex())
+    }
+
+    /// Bytes of a layer that are here.
+    fn has(&self, layer: &Descriptor) -> u64 {
+        let file = fs::metadata(self.layer(layer));
+        file.map_or(0, |of| of.len().min(layer.size))
     }
 
     /// Removes it while nobody can be on the way to its lock.

@@ -29,7 +29,7 @@ pub struct Collected {
 }
 
 /// Downloads that nobody went on with for this long are given up.
-const DOWNLOAD_IDLE: Duration = Duration::from_secs(24 * 3600);
+pub(super) const DOWNLOAD_IDLE: Duration = Duration::from_secs(3600);
 
 impl Store {
     /// What [`Store::collect`] would remove now; nothing changes.
@@ -48,8 +48,8 @@ impl Store {
         Ok(collected)
     }
 
-    /// Removes images without a name, and pulled ones that were not used for long: never one that is
-    /// leased. Does nothing at all where a part of the store cannot be read.
+    /// Removes images without a name, pulled ones that were not used for long, and those beyond the
+    /// store's bounds: never one that is leased. Does nothing at all where a part of the store cannot be read.
     ///
     /// # Errors
     /// A store that cannot be read or written.
@@ -71,7 +71,7 @@ impl Store {
             collected.images += 1;
             collected.bytes += bytes;
         }
-        self.clear_downloads()?;
+        self.clear_downloads(Some(DOWNLOAD_IDLE))?;
         Ok(collected)
     }
 
@@ -87,6 +87,8 @@ impl Store {
                 unwanted.push((digest, record.bytes));
             }
         }
+        let beyond = self.beyond(names, &unwanted)?;
+        unwanted.extend(beyond);
         Ok(unwanted)
     }
 
@@ -98,15 +100,17 @@ impl Store {
         Ok(SystemTime::now().duration_since(used).unwrap_or_default())
     }
 
-    fn clear_downloads(&self) -> Result<(), Error> {
+    /// Removes downloads that nobody is at, and that nobody went on with for so long; of any age where
+    /// none is said. The store's lock is held alone.
+    pub(super) fn clear_downloads(&self, idle_for: Option<Duration>) -> Result<(), Error> {
         let dir = self.downloads();
         for entry in fs::read_dir(&dir).map_err(Error::file("reading", &dir))? {
             let path = entry.map_err(Error::file("reading", &dir))?.path();
             let lock = path.join("lock");
             let touched = fs::metadata(&lock).and_then(|meta| meta.modified());
             let idle = touched.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-            if idle.is_ok_and(|idle| idle > DOWNLOAD_IDLE) && Lock::try_exclusive(&lock)?.is_some()
-            {
+            let is_old = |least| idle.as_ref().is_ok_and(|idle| *idle > least);
+            if idle_for.is_none_or(is_old) && Lock::try_exclusive(&lock)?.is_some() {
                 fs::remove_dir_all(&path).map_err(Error::file("removing", &path))?;
             }
         }

@@ -12,6 +12,7 @@ mod keeping;
 mod make;
 mod programs;
 mod pulling;
+mod room;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use crate::{Bench, holds};
 
 use PullPolicy::{Always, IfNotPresent, Never};
 
-fn puller(bench: &Bench, keychain: Keychain) -> Puller {
+pub(crate) fn puller(bench: &Bench, keychain: Keychain) -> Puller {
     let config = Config {
         keychain,
         attempts: 2,
@@ -35,11 +35,11 @@ fn image(content: &str) -> Image {
     Image::new(&[(lower.clone(), gzip(&lower)), (upper.clone(), gzip(&upper))])
 }
 
-fn name(registry: &Registry, name: &str) -> Reference {
+pub(crate) fn name(registry: &Registry, name: &str) -> Reference {
     format!("{}/{name}", registry.host).parse().unwrap()
 }
 
-fn quiet(_: Progress) {}
+pub(crate) fn quiet(_: Progress) {}
 
 #[tokio::test]
 async fn an_image_is_pulled_once_and_then_taken_from_the_store() {

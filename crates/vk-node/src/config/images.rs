@@ -1,8 +1,10 @@
 //! `[executor]`: which images jobs may have, when registries are asked for them, and as whom scripts
-//! may run (SPEC-39).
+//! may run (SPEC-39). `[images]`: what of the disk they may take.
 
 use serde::Deserialize;
 use vk_hub_proto::job::PullPolicy;
+
+use crate::size::Size;
 
 /// Policies of one list at most: each is a try.
 const POLICIES_MAX: usize = 10;
@@ -50,6 +52,48 @@ impl OneOrMore {
             Self::More(more) => more,
         }
     }
+}
+
+/// What of the disk images may take; by the disk where not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageStore {
+    /// All of them, in bytes.
+    pub max_total: Option<u64>,
+    /// What one's layers may hold, in bytes.
+    pub max_image: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ImagesTable {
+    max_total: Option<Size>,
+    max_image: Option<Size>,
+}
+
+/// With less there is no image.
+const STORE_MIN: u64 = 16 << 20;
+/// No image is larger, whatever is said.
+const IMAGE_MAX: u64 = 256 << 30;
+
+pub(super) fn image_store(table: &ImagesTable) -> Result<ImageStore, (&'static str, &'static str)> {
+    let (max_total, max_image) = (
+        table.max_total.map(Size::bytes),
+        table.max_image.map(Size::bytes),
+    );
+    let is_less = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes < STORE_MIN);
+    if is_less(max_total) {
+        return Err(("images.max_total", "it must be at least 16M"));
+    }
+    if is_less(max_image) || max_image > Some(IMAGE_MAX) {
+        return Err(("images.max_image", "it must be 16M to 256G"));
+    }
+    if max_image > max_total && max_total.is_some() {
+        return Err(("images.max_image", "it is more than max_total"));
+    }
+    Ok(ImageStore {
+        max_total,
+        max_image,
+    })
 }
 
 type Wrong = (&'static str, String);

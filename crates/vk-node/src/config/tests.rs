@@ -85,6 +85,33 @@ fn what_sources_may_take_is_read_and_makes_sense() {
     }
 }
 
+#[test]
+fn what_images_may_take_is_read_and_makes_sense() {
+    assert_eq!(parse("").unwrap().image_store, ImageStore::default());
+    let both = parse("[images]\nmax_total = \"100G\"\nmax_image = \"8G\"\n").unwrap();
+    let expected = ImageStore {
+        max_total: Some(100 << 30),
+        max_image: Some(8 << 30),
+    };
+    assert_eq!(both.image_store, expected);
+    for (keys, line, why) in [
+        ("max_total = \"1M\"\n", 2, "at least 16M"),
+        ("max_image = \"1M\"\n", 2, "16M to 256G"),
+        ("max_image = \"300G\"\n", 2, "16M to 256G"),
+        (
+            "max_total = \"1G\"\nmax_image = \"2G\"\n",
+            3,
+            "more than max_total",
+        ),
+    ] {
+        let said = parse(&format!("[images]\n{keys}")).unwrap_err();
+        assert!(
+            said.contains(&format!(":{line}: ")) && said.contains(why),
+            "{said}"
+        );
+    }
+}
+
 /// CFG-11
 #[test]
 fn what_a_host_says_of_itself_is_read() {

@@ -13,7 +13,7 @@ use vk_driver::{
     NodeName, SourceBounds, Stop,
 };
 use vk_hub_proto::job::{CiJob, JobResult};
-use vk_image::{Rules, Store};
+use vk_image::{Bounds, Rules, Store};
 use vk_vm::accelerator::{PROBE_LIMIT, probe};
 use vk_vm::bundle::find;
 use vk_vm::confine::{Confinement, Walls};
@@ -57,6 +57,7 @@ async fn prepare(arguments: &RunArguments, spec: CiJob) -> anyhow::Result<JobCon
     let job = std::path::absolute(&arguments.out)?;
     let store = Store::open(&state.join("images"))
         .context("cannot open the image store; another place is chosen with --state-dir")?;
+    let store = store.bounded(Bounds::of_disk(&state, None, None));
     let vmm = vmm(arguments, &state)
         .await
         .context("cannot start VMs here")?;

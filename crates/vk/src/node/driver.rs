@@ -45,12 +45,18 @@ async fn run(
         .context("the daemon left settings that make no sense")?;
     let vmm = settings.vmm().await.context("cannot start VMs here")?;
     let context = context(job, &settings, vmm)?;
+    let store = context.images.store.clone();
     let (control, controls) = mpsc::channel(CONTROLS);
     let (state, states) = watch::channel(JobState::default());
     let ordering = tokio::spawn(pass_orders(orders, control));
     let telling = tokio::spawn(pass_states(states, progress));
     let result = Box::pin(vk_driver::run(context, controls, state)).await;
     ordering.abort();
+    // What is too much goes when no job waits for it.
+    let settled = tokio::task::spawn_blocking(move || store.settle()).await;
+    if let Ok(Err(error)) = settled {
+        tracing::warn!(%error, "images are left as they are");
+    }
     // The last state was told before its sender went.
     let _ = telling.await;
     Ok(result?)
@@ -63,6 +69,7 @@ fn context(
 ) -> anyhow::Result<JobContext> {
     let state = &settings.state_dir;
     let store = Store::open(&state.join("images")).context("cannot open the image store")?;
+    let store = store.bounded(settings.image_store.bounds(state));
     Ok(JobContext {
         spec: *job.spec,
         plan: JobPlan {

@@ -8,11 +8,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use vk_driver::collect_sources;
-use vk_image::{Keep, Store};
+use vk_image::{Bounds, Keep, Store};
 use vk_node::gc;
 use vk_node::state_dir::StateDir;
 
 use super::Place;
+use super::images::StoreSettings;
 use super::show::line;
 use super::vmm::SourceSettings;
 
@@ -77,7 +78,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let sources =
         tokio::task::spawn_blocking(move || collect_sources(&mirrors, bounds, unused, really));
     let sources = sources.await?;
-    let images = images(&state.root().join("images"), unused, really)?;
+    let of = StoreSettings::of(config.image_store).bounds(state.root());
+    let images = images(&state.root().join("images"), of, unused, really)?;
     let temporary = temporary(&std::env::temp_dir(), really)?;
     let row = |what, count, bytes| Row { what, count, bytes };
     let of = |what, gone: vk_driver::Gone| row(what, gone.count, gone.bytes);
@@ -113,11 +115,17 @@ fn refuse_other_users(state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn images(dir: &Path, unused: Duration, really: bool) -> anyhow::Result<gc::Removed> {
+fn images(
+    dir: &Path,
+    bounds: Bounds,
+    unused: Duration,
+    really: bool,
+) -> anyhow::Result<gc::Removed> {
     if !dir.exists() {
         return Ok(gc::Removed::default());
     }
     let store = Store::open(dir).context("cannot open the image store")?;
+    let store = store.bounded(bounds);
     let keep = Keep {
         used_within: Some(unused),
     };

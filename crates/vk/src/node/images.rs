@@ -1,9 +1,37 @@
 //! Which images a node's jobs may have, as the daemon leaves it for their processes.
 
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use vk_hub_proto::job::PullPolicy as Named;
-use vk_image::{PullPolicy, Rules};
-use vk_node::config::Images;
+
+use vk_image::{Bounds, PullPolicy, Rules};
+use vk_node::config::{ImageStore, Images};
+
+/// What of the disk images may take, as configured.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StoreSettings {
+    max_total: Option<u64>,
+    max_image: Option<u64>,
+}
+
+impl StoreSettings {
+    pub(crate) fn of(store: ImageStore) -> StoreSettings {
+        let ImageStore {
+            max_total,
+            max_image,
+        } = store;
+        StoreSettings {
+            max_total,
+            max_image,
+        }
+    }
+
+    /// Where nothing is configured: by the disk that the state lies on.
+    pub(crate) fn bounds(self, state_dir: &Path) -> Bounds {
+        Bounds::of_disk(state_dir, self.max_image, self.max_total)
+    }
+}
 
 /// What of the configuration is about images, but for the one of a job that names none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,6 +122,14 @@ mod tests {
         let none = rules("");
         assert_eq!(none.pull_policy, [PullPolicy::Always]);
         assert_eq!(none.allowed_pull_policies, [PullPolicy::Always]);
+        // What they may take goes the same way.
+        let keys = "[images]\nmax_total = \"9G\"\nmax_image = \"1G\"";
+        std::fs::write(&file, keys).unwrap();
+        let config = Config::read(Some(&file)).unwrap();
+        let left = serde_json::to_string(&StoreSettings::of(config.image_store)).unwrap();
+        let left: StoreSettings = serde_json::from_str(&left).unwrap();
+        let bounds = left.bounds(dir.path());
+        assert_eq!((bounds.image, bounds.total), (1 << 30, 9 << 30));
         // As the settings of an earlier version, which said nothing of images.
         let before: ImageSettings = serde_json::from_str("{}").unwrap();
         assert_eq!(before.rules(None).pull_policy, [PullPolicy::Always]);

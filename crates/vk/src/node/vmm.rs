@@ -14,7 +14,7 @@ use vk_vm::qemu::{Qemu, QemuSettings};
 use vk_vm::{Accelerator, NetMode, Vmm};
 
 use super::caches::CacheSettings;
-use super::images::ImageSettings;
+use super::images::{ImageSettings, StoreSettings};
 
 /// What the daemon leaves for its job processes: the configuration they were started under, without
 /// secrets.
@@ -24,6 +24,8 @@ pub(crate) struct JobSettings {
     pub(super) image: Option<String>,
     #[serde(default)]
     pub(super) images: ImageSettings,
+    #[serde(default)]
+    pub(super) image_store: StoreSettings,
     pub(super) insecure_registries: Vec<String>,
     pub(super) boot_timeout_secs: u64,
     #[serde(default)]
@@ -75,6 +77,7 @@ impl JobSettings {
             state_dir: state_dir.to_owned(),
             image: config.image.clone(),
             images: ImageSettings::of(&config.images),
+            image_store: StoreSettings::of(config.image_store),
             insecure_registries: config.insecure_registries.clone(),
             boot_timeout_secs: config.vm.boot_timeout.as_secs(),
             caches: CacheSettings::of(config),
