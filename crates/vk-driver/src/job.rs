@@ -224,6 +224,12 @@ impl Job {
         })
     }
 
+    /// Bytes of one archive that lies beside the job's disk while it is sent or taken, at most: it
+    /// is no larger than that disk, which the node set aside for the job (ADM-09).
+    pub(crate) fn archive_cap(&self) -> u64 {
+        self.context.artifact_cap.min(self.context.plan.disk_bytes)
+    }
+
     /// Expands a text by the job's variables; `what` names it where that makes too much of it.
     pub(crate) fn expand(&self, text: &str, what: &str) -> Result<String, StageEnd> {
         let expanded = self.shared().variables.expand(text);

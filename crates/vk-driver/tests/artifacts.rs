@@ -239,6 +239,30 @@ async fn an_archive_over_the_nodes_cap_is_too_large_and_never_sent() {
     );
 }
 
+/// GUEST-11: what a job has of the node's disk is set aside for it; an archive lies beside that.
+#[tokio::test]
+async fn an_archive_larger_than_the_jobs_disk_is_too_large() {
+    let Some(node) = Node::new("the disk's cap") else {
+        return;
+    };
+    let gitlab = GitLab::new(None, |_, _| status("201 Created"));
+    let mut job = spec(&["truncate -s 32M sparse"]);
+    add(
+        &mut job,
+        "artifacts",
+        artifact("trace", "raw", "x", &["sparse"]),
+    );
+    job["server_url"] = json!(gitlab.url);
+    let mut context = node.context(node.process(), job, node.job_dir());
+    context.artifacts = ArtifactsAt::GitLab;
+    context.plan.disk_bytes = 16 << 20;
+    let ran = Started::new(context).end().await;
+    assert_eq!(states(&ran), [ArtifactState::TooLarge], "{}", ran.output);
+    let message = ran.result.message.clone().unwrap();
+    assert!(message.contains("16777216 bytes"), "{message}");
+    assert_eq!(gitlab.requests().len(), 0);
+}
+
 fn zip_of(name: &str, bytes: &[u8]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options = zip::write::SimpleFileOptions::default().unix_permissions(0o644);

@@ -31,7 +31,11 @@ fn is_of_files(cache: &CacheSpec) -> bool {
 /// What an archive of the job may have, in and out.
 fn limits(job: &Job) -> Limits {
     Limits {
-        layer: job.context.caches.layer_cap,
+        layer: job
+            .context
+            .caches
+            .layer_cap
+            .min(job.context.plan.disk_bytes),
         tar: job.context.plan.disk_bytes,
     }
 }

@@ -99,7 +99,7 @@ async fn fetch(job: &Job, dependency: &Dependency, to: &Path) -> Result<(), Stag
         job: *id,
         token,
         to,
-        bytes_max: job.context.artifact_cap,
+        bytes_max: job.archive_cap(),
     };
     let number = id.to_string();
     let tell = |error: &DownloadError| {

@@ -124,7 +124,7 @@ async fn select(
     let (from, to) = std::io::pipe().map_err(cannot)?;
     let mut to = pipe::Sender::from_owned_fd(to.into()).map_err(cannot)?;
     let guest = job.guest().map_err(lost)?;
-    let (file, format, cap) = (archive.to_owned(), spec.format, job.context.artifact_cap);
+    let (file, format, cap) = (archive.to_owned(), spec.format, job.archive_cap());
     let level = job.settings.artifact_level;
     let packing = tokio::task::spawn_blocking(move || pack_at(level, from, &file, format, cap));
     let transfer = guest.tar_out(request, &mut to).await;
@@ -173,7 +173,8 @@ fn not_packed(error: &GuestError) -> StageEnd {
 /// GUEST-11
 fn too_large(cap: u64) -> (ArtifactState, StageEnd) {
     let message = format!(
-        "the artifacts' archive has more than the {cap} bytes that the node takes: select less"
+        "the artifacts' archive has more than the {cap} bytes that the job may have here: select less, or \
+         give the job a larger disk"
     );
     (
         ArtifactState::TooLarge,
