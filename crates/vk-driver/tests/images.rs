@@ -129,6 +129,12 @@ async fn the_registry_is_asked_as_the_policy_says() {
         allowed_pull_policies: vec![Always, IfNotPresent, Never],
         ..Rules::default()
     };
+    // A job's own word is not enough for a registry of the node's host: its owner's is.
+    registry.asked();
+    let near = run(&node, &rules, of(&name, &["always"])).await;
+    check_refused(&near, FailureClass::Configuration, "[registry] insecure");
+    assert!(registry.asked().is_empty());
+    rules.allowed_images = vec![format!("{}/**", registry.host)];
     let missing = run(&node, &rules, of(&name, &["never"])).await;
     check_refused(&missing, FailureClass::ImagePull, "tool:1");
     registry.asked();

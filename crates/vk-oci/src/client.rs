@@ -4,6 +4,7 @@ mod authorize;
 mod request;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::keychain::Keychain;
 use crate::manifest::{Document, Manifest, ManifestError, limits};
+use crate::near::{Elsewhere, Near};
 use crate::origin::Origins;
 use crate::platform::Platform;
 use crate::reference::Reference;
@@ -34,6 +36,9 @@ pub struct Config {
     /// Registries (`host[:port]`) that may be spoken to in plain HTTP; no credential is sent there.
     /// Loopback needs no mention.
     pub insecure: BTreeSet<String>,
+    /// Which registries at addresses of this host and its link are spoken to, token services and
+    /// places that others send us to included.
+    pub near: Near,
     /// Certificates of further authorities, PEM.
     pub authorities: Vec<Vec<u8>>,
     /// Tries of one request when the registry or the way to it fails.
@@ -54,6 +59,7 @@ impl Default for Config {
         Self {
             keychain: Keychain::default(),
             insecure: BTreeSet::new(),
+            near: Near::All,
             authorities: Vec::new(),
             attempts: 4,
             back_off: Duration::from_secs(1),
@@ -96,6 +102,8 @@ struct Connectors {
     http: reqwest::Client,
     /// For loopback.
     local: reqwest::Client,
+    /// For whatever is not named, where not everything near is gone to.
+    elsewhere: Option<reqwest::Client>,
     /// Whether anybody's certificate can be verified: a host may have no authorities.
     verifies: bool,
 }
@@ -105,9 +113,18 @@ impl Connectors {
         let (http, verifies) = connector(config, reqwest::Client::builder)?;
         // As Go does: a proxy of the environment is no way to this host itself.
         let (local, _) = connector(config, || reqwest::Client::builder().no_proxy())?;
+        let elsewhere = match &config.near {
+            // Where a proxy decides the way, it is asked, wherever it is.
+            Near::Named(_) if !has_proxy() => {
+                let builder = || reqwest::Client::builder().dns_resolver(Arc::new(Elsewhere));
+                Some(connector(config, builder)?.0)
+            }
+            _ => None,
+        };
         Ok(Self {
             http,
             local,
+            elsewhere,
             verifies,
         })
     }
@@ -346,6 +363,15 @@ fn connector(
         Ok(client) => Ok((client, false)),
         Err(_) => Err(setup(error)),
     }
+}
+
+/// Whether the environment names a proxy; where to go without one is none.
+fn has_proxy() -> bool {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    names.iter().any(|name| {
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        is_set(name) || is_set(&name.to_uppercase())
+    })
 }
 
 fn manifest_path(image: &Reference) -> String {

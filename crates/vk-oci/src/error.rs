@@ -86,6 +86,18 @@ pub enum Error {
         /// What would have been done, and what allows it.
         what: String,
     },
+    /// A place on this host or its link, which only a job names.
+    #[error(
+        "{image} is not asked for: {at} is {address}, an address of the node or of its link, and the node's owner names it nowhere. Add \"{at}\" to [registry] insecure (--insecure of vk job run), or a pattern that begins with {at}/ to [executor] allowed_images"
+    )]
+    Near {
+        /// The image.
+        image: String,
+        /// Host and port.
+        at: String,
+        /// The address.
+        address: std::net::IpAddr,
+    },
     /// A document that cannot be used.
     #[error("{image} cannot be used")]
     Document {
@@ -148,7 +160,7 @@ impl Error {
             | Self::Size { .. }
             | Self::Document { .. }
             | Self::Platform { .. } => Failure::Content,
-            Self::Refused { .. } | Self::Local { .. } | Self::Setup { .. } => Failure::Local,
+            Self::Refused { .. } | Self::Near { .. } | Self::Local { .. } | Self::Setup { .. } => Failure::Local,
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use vk_oci::{is_no_servers, means_this_host};
+
 use super::credential::{Credential, origin};
 use super::host::{HostGit, PROXIES};
 
@@ -125,31 +127,10 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
     }
 }
 
-/// Whether an address is of a link, or one at which clouds tell their machines who they are: never
-/// one of a server, wherever the job's own is.
-fn is_no_servers(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            let clouds = [[100, 100, 100, 200], [168, 63, 129, 16]];
-            v4.is_link_local() || clouds.contains(&v4.octets())
-        }
-        IpAddr::V6(v6) => {
-            v6.is_unicast_link_local() || v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
-        }
-    }
-}
-
 /// Whether an address is this host's, or one that means its own link.
 fn is_of_this_host(address: IpAddr) -> Result<bool, String> {
     let address = address.to_canonical();
-    let special = match address {
-        IpAddr::V4(v4) => {
-            v4.is_link_local() || v4.is_broadcast() || v4.octets().first() == Some(&0)
-        }
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    let odd = address.is_loopback() || address.is_unspecified() || address.is_multicast();
-    if odd || special {
+    if means_this_host(address) {
         return Ok(true);
     }
     vk_net::is_local(address)

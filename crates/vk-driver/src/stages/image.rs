@@ -2,9 +2,11 @@
 
 mod auth_config;
 
+use std::collections::BTreeSet;
+
 use vk_hub_proto::job::{FailureClass, PullPolicy as Wanted, RegistryCredential};
 use vk_image::{
-    Credential, Error, Keychain, Lease, Password, Platform, Progress, PullPolicy, Puller,
+    Credential, Error, Keychain, Lease, Password, Platform, Progress, PullPolicy, Puller, Rules,
 };
 use vk_stage_core::StageEnd;
 use vk_trace::Line;
@@ -50,6 +52,7 @@ pub(super) async fn resolve(job: &Job) -> Result<Lease, StageEnd> {
             .iter()
             .cloned()
             .collect(),
+        near: vk_oci::Near::Named(named_registries(job)),
         ..vk_oci::Config::default()
     };
     let client = vk_oci::Client::new(config).map_err(|error| pull_failed(&Error::Pull(error)))?;
@@ -114,10 +117,30 @@ fn tell(job: &Job, progress: Progress) {
     }
 }
 
-/// FAIL-33: whatever it is, it is the image's.
+/// Registries that the node's owner names: such a one may be at any address, a job's own not at one of
+/// the node itself.
+fn named_registries(job: &Job) -> BTreeSet<String> {
+    let images = &job.context.images;
+    let repo = job.context.caches.repo.as_deref();
+    named(&images.rules, &images.insecure_registries, repo)
+}
+
+fn named(rules: &Rules, insecure: &[String], repo: Option<&str>) -> BTreeSet<String> {
+    let allowed = rules.allowed_images.iter().map(String::as_str);
+    let images = allowed.chain(rules.default_image.as_deref());
+    let hosts = images.filter_map(|image| image.split_once('/'));
+    let repo = repo.map(|repo| repo.split_once('/').map_or(repo, |(host, _)| host));
+    let hosts = hosts.map(|(host, _)| host).chain(repo).map(str::to_owned);
+    hosts.chain(insecure.iter().cloned()).collect()
+}
+
+/// FAIL-33: whatever it is, it is the image's; but where it may come from is the node's owner's.
 fn pull_failed(error: &Error) -> StageEnd {
     StageEnd::Failed {
-        class: FailureClass::ImagePull,
+        class: match error {
+            Error::Pull(vk_oci::Error::Near { .. }) => FailureClass::Configuration,
+            _ => FailureClass::ImagePull,
+        },
         message: with_causes(error),
         transient: error.is_transient(),
     }
@@ -154,6 +177,19 @@ fn keychain_of(config: &str, given: &[RegistryCredential]) -> (Keychain, Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_owners_registries_are_those_that_the_settings_name() {
+        let rules = Rules {
+            default_image: Some("127.0.0.1:1/base".into()),
+            allowed_images: vec!["localhost:2/**".into(), "debian:*".into()],
+            ..Rules::default()
+        };
+        let named = named(&rules, &["10.0.0.1:3".into()], Some("127.0.0.1:4/vk"));
+        let named: Vec<_> = named.iter().map(String::as_str).collect();
+        let expected = ["10.0.0.1:3", "127.0.0.1:1", "127.0.0.1:4", "localhost:2"];
+        assert_eq!(named, expected);
+    }
 
     /// CRED-08: the longest path wins, and of two for one path the job's own variable.
     #[test]

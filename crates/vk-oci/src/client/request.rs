@@ -12,6 +12,7 @@ use reqwest::{Body, Method, RequestBuilder, Response, StatusCode, Url};
 use crate::answer;
 use crate::challenge::Challenge;
 use crate::error::Error;
+use crate::near::{NearAddress, cause};
 use crate::origin::{authority, is_loopback, same_origin};
 use crate::reference::Reference;
 use crate::token::{Authorization, Rights};
@@ -177,6 +178,7 @@ impl Client {
     ) -> Result<Response, Error> {
         let connectors = self.connectors()?;
         let mut url = first.clone();
+        let registry = self.url(image, ask)?;
         for _ in 0..=HOPS_MAX {
             if url.scheme() == "https" && !connectors.verifies {
                 return Err(Error::Setup {
@@ -187,10 +189,21 @@ impl Client {
                     ),
                 });
             }
-            let http = if is_loopback(&url) {
-                &connectors.local
-            } else {
-                &connectors.http
+            let near = |near: NearAddress| Error::Near {
+                image: image.familiar(),
+                at: authority(&url),
+                address: near.address,
+            };
+            // A registry that is named may send us on to its own host: it is the owner's.
+            let is_named = |url: &Url| self.config.near.trusts(url);
+            let is_sent_on = is_loopback(&url) && is_loopback(&registry) && is_named(&registry);
+            if !is_sent_on && let Some(refused) = self.config.near.refused(&url) {
+                return Err(near(refused));
+            }
+            let http = match &connectors.elsewhere {
+                _ if is_loopback(&url) => &connectors.local,
+                Some(elsewhere) if !is_named(&url) => elsewhere,
+                _ => &connectors.http,
             };
             let mut request = http.request(ask.method.clone(), url.clone());
             if let Some(accept) = ask.accept {
@@ -217,7 +230,10 @@ impl Client {
             let response = request
                 .send()
                 .await
-                .map_err(|error| unreachable(image, &url, error))?;
+                .map_err(|error| match cause(&error) {
+                    Some(refused) => near(refused),
+                    None => unreachable(image, &url, error),
+                })?;
             let Some(next) = redirect(&response, &ask.method) else {
                 return Ok(response);
             };

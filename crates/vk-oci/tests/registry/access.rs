@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vk_oci::{Client, Config, Error, Failure, Keychain};
+use std::collections::BTreeSet;
+
+use vk_oci::{Client, Config, Error, Failure, Keychain, Near, Reference};
 
 use crate::server::{Reply, Server};
 use crate::{Served, client, client_with, config, credential, image, platform};
@@ -390,4 +392,53 @@ async fn only_https_needs_the_hosts_certificates() {
         "{said}"
     );
     assert_eq!(error.failure(), Failure::Local);
+}
+
+/// A job's word alone brings no request to a server of the host itself, by whatever name.
+#[tokio::test]
+async fn what_is_near_is_asked_where_it_is_named_alone() {
+    let server = Server::new({
+        let served = Served::new();
+        move |request: &crate::Request| served.answer(request)
+    });
+    let host = server.host();
+    let port = host.rsplit_once(':').unwrap().1.to_owned();
+    let client = |named: &[&str]| {
+        let named = named.iter().map(|one| (*one).to_owned());
+        Client::new(Config {
+            near: Near::Named(named.collect()),
+            insecure: BTreeSet::from([
+                format!("ip6-localhost:{port}"),
+                format!("a.localhost:{port}"),
+            ]),
+            ..config()
+        })
+        .unwrap()
+    };
+    // Names of the host's own as systems have them; one that is not known here is not reached either.
+    let by_name = [
+        format!("ip6-localhost:{port}"),
+        format!("a.localhost:{port}"),
+    ];
+    let by_number = [
+        host.clone(),
+        format!("localhost:{port}"),
+        format!("[::1]:{port}"),
+    ];
+    for at in by_number {
+        let image: Reference = format!("{at}/a/b").parse().unwrap();
+        let error = client(&[]).digest_of(&image).await.unwrap_err();
+        assert!(matches!(error, Error::Near { .. }), "{at}: {error:?}");
+        assert!(error.to_string().contains("[registry] insecure"), "{error}");
+    }
+    for at in by_name {
+        let image: Reference = format!("{at}/a/b").parse().unwrap();
+        let error = client(&[]).digest_of(&image).await.unwrap_err();
+        let is_refused = matches!(error, Error::Near { .. } | Error::Unreachable { .. });
+        assert!(is_refused, "{at}: {error:?}");
+    }
+    assert!(server.requests().is_empty());
+    let named = client(&[&host]);
+    named.digest_of(&image(&server)).await.unwrap();
+    assert!(!server.requests().is_empty());
 }
