@@ -62,9 +62,8 @@ impl ArtifactClient {
             }
         };
         // This limit also counts while a request is being sent.
-        let down = builder().read_timeout(READ).build();
-        let down = down.map_err(ClientError::Build)?;
-        let up = builder().build().map_err(ClientError::Build)?;
+        let down = crate::client::build(|| builder().read_timeout(READ), &base)?;
+        let up = crate::client::build(builder, &base)?;
         Ok(ArtifactClient { down, up, base })
     }
 

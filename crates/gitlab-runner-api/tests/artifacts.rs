@@ -12,7 +12,10 @@ mod answers;
 use std::path::PathBuf;
 
 use answers::{Request, Server, ok, redirect, status};
-use gitlab_runner_api::artifacts::{Download, DownloadError, Downloaded, Tried, Upload, UploadEnd};
+use gitlab_runner_api::BaseUrl;
+use gitlab_runner_api::artifacts::{
+    ArtifactClient, Download, DownloadError, Downloaded, Tried, Upload, UploadEnd,
+};
 use vk_hub_proto::Secret;
 
 struct Sent {
@@ -226,4 +229,35 @@ async fn more_than_the_cap_is_not_taken() {
     let server = Server::new(&[&ok("12345678901")]);
     let error = download(&server).await.0.unwrap_err();
     assert!(error.message.contains("more than 10 bytes"), "{error}");
+}
+
+/// Tells the test's second process from its first.
+const BARE: &str = "VK_TEST_BARE";
+
+/// A host without certificates of authorities, as a small container is.
+#[test]
+fn only_artifacts_of_an_https_gitlab_need_the_hosts_certificates() {
+    if std::env::var_os(BARE).is_none() {
+        let dir = tempfile_dir();
+        let empty = dir.join("none.pem");
+        std::fs::write(&empty, "").unwrap();
+        let mut bare = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "only_artifacts_of_an_https_gitlab_need_the_hosts_certificates";
+        bare.args(["--exact", name]).env(BARE, "1");
+        bare.env("SSL_CERT_FILE", &empty);
+        bare.env("SSL_CERT_DIR", dir.join("nowhere"));
+        let ran = bare.output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let client = |url: &str| ArtifactClient::new(url.parse::<BaseUrl>().unwrap(), None, "1.0");
+    assert!(client("http://gitlab.example.com").is_ok());
+    let error = client("https://gitlab.example.com")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("install the package ca-certificates"),
+        "{error}"
+    );
 }
