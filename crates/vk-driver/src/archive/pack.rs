@@ -14,6 +14,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 use super::capped::Capped;
 use super::level::Level;
+use super::unpack::{DIRECTORY_MAX, ENTRIES_MAX};
 
 /// Info-ZIP's extra field with owner and group.
 const UNIX_OWNER: u16 = 0x7875;
@@ -169,9 +170,11 @@ fn zip<R: Read, W: Write + Seek>(
     (method, level): (CompressionMethod, i64),
 ) -> Result<W, PackError> {
     let mut zip = ZipWriter::new(output);
+    let mut directory = Directory::default();
     let mut next = Some(first);
     while let Some(entry) = next {
         let mut name = entry.path.clone();
+        directory.add(name.len())?;
         let stored = CompressionMethod::Stored;
         match &entry.kind {
             Kind::File => {
@@ -202,6 +205,35 @@ fn zip<R: Read, W: Write + Seek>(
         next = tar.next_entry()?;
     }
     Ok(zip.finish()?)
+}
+
+/// A zip's own directory, which its readers have whole in memory.
+#[derive(Default)]
+struct Directory {
+    entries: u32,
+    bytes: u64,
+}
+
+impl Directory {
+    /// Bytes of an entry beside its name, at most: its head, owner, time, and long sizes.
+    const ENTRY: u64 = 100;
+
+    /// Counts one more.
+    ///
+    /// # Errors
+    /// There are more than a later job's node would take of the archive.
+    fn add(&mut self, name: usize) -> Result<(), PackError> {
+        self.entries = self.entries.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(Self::ENTRY + name as u64);
+        if self.entries <= ENTRIES_MAX && self.bytes <= DIRECTORY_MAX {
+            return Ok(());
+        }
+        Err(PackError::Unfit(format!(
+            "more than {ENTRIES_MAX} files, or {} MiB of their names: no later job could take such \
+             an archive; select less, or put them into an archive of your own",
+            DIRECTORY_MAX >> 20
+        )))
+    }
 }
 
 /// What stands with an entry: rights and type, owner and group, time.
@@ -328,6 +360,22 @@ fn raw<R: Read, W: Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is uploaded a later job can take.
+    #[test]
+    fn a_zip_has_no_more_entries_and_names_than_are_taken() {
+        let mut many = Directory::default();
+        assert!((0..ENTRIES_MAX).all(|_| many.add(4).is_ok()));
+        let said = many.add(4).unwrap_err().to_string();
+        assert!(
+            said.starts_with("more than 500000 files, or 64 MiB"),
+            "{said}"
+        );
+        let mut long = Directory::default();
+        let fits = DIRECTORY_MAX / (Directory::ENTRY + 4000);
+        assert!((0..fits).all(|_| long.add(4000).is_ok()));
+        assert!(long.add(4000).is_err());
+    }
 
     #[test]
     fn a_zips_own_time_is_the_civil_one() {

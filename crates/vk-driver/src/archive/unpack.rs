@@ -14,7 +14,7 @@ use super::claims::claims_too_many;
 /// Most entries of one archive.
 pub(crate) const ENTRIES_MAX: u32 = 500_000;
 /// Most bytes of an archive's own directory, which is read whole into memory.
-const DIRECTORY_MAX: u64 = 64 << 20;
+pub(super) const DIRECTORY_MAX: u64 = 64 << 20;
 /// Longest link target.
 const TARGET_MAX: u64 = 4096;
 /// Longest name.
