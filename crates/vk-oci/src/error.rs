@@ -160,7 +160,9 @@ impl Error {
             | Self::Size { .. }
             | Self::Document { .. }
             | Self::Platform { .. } => Failure::Content,
-            Self::Refused { .. } | Self::Near { .. } | Self::Local { .. } | Self::Setup { .. } => Failure::Local,
+            Self::Refused { .. } | Self::Near { .. } | Self::Local { .. } | Self::Setup { .. } => {
+                Failure::Local
+            }
         }
     }
 }
