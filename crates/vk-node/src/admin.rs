@@ -68,7 +68,9 @@ enum Reply {
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No daemon listens.
-    #[error("no vk node runs on {state_dir}")]
+    #[error(
+        "no vk node runs on {state_dir}: start it with `systemctl start vk-node`, or with `vk node run` as its own user"
+    )]
     NotRunning {
         /// The state directory.
         state_dir: String,

@@ -11,6 +11,7 @@ use vk_image::{
     Reference, Store,
 };
 
+use crate::owner::refuse_other_users;
 use crate::start::run_async;
 
 /// Arguments of `vk image`.
@@ -110,6 +111,9 @@ pub(crate) fn default_state_dir() -> PathBuf {
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let dir = arguments.state_dir.join("images");
+    // Locks are files, too: who only looks makes them.
+    refuse_other_users(&arguments.state_dir, "vk image …")?;
+    refuse_other_users(&dir, "vk image …")?;
     let store = Store::open(&dir)
         .context("cannot open the image store; another place is chosen with --state-dir")?;
     match arguments.command {

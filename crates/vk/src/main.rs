@@ -9,6 +9,7 @@ mod job;
 #[cfg(test)]
 mod manual;
 mod node;
+mod owner;
 mod start;
 
 use std::process::ExitCode;

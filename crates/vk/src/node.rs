@@ -11,6 +11,7 @@ use vk_node::daemon::DaemonError;
 use vk_node::join::{Join, join};
 use vk_node::state_dir::{StateDir, StateDirError};
 
+use crate::owner::refuse_other_users;
 use crate::start::run_async;
 
 pub(crate) mod caches;
@@ -139,8 +140,16 @@ impl Place {
         Ok(config)
     }
 
-    fn state(&self) -> anyhow::Result<StateDir> {
-        Ok(StateDir::open(&self.config()?.state_dir)?)
+    /// The state that is there, for commands that make none.
+    fn look(&self) -> anyhow::Result<StateDir> {
+        let dir = self.config()?.state_dir;
+        StateDir::look(&dir).with_context(|| {
+            format!(
+                "there is no node's state in {}: `vk node join` makes it, as the node's own user; \
+                 another place is named by state_dir or --state-dir",
+                dir.display()
+            )
+        })
     }
 }
 
@@ -149,21 +158,21 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Join(arguments) => run_async(run_join(arguments)),
         Command::Run(place) => run_async(async move { run::run(place.config()?).await }),
         Command::Jobs(arguments) => run_async(async move {
-            let state = arguments.place.state()?;
+            let state = arguments.place.look()?;
             show::jobs(&state, arguments.json).await
         }),
         Command::Status(arguments) => run_async(async move {
-            let state = arguments.place.state()?;
+            let state = arguments.place.look()?;
             show::status(&state, arguments.json).await
         }),
         Command::Drain(arguments) => run_async(async move {
-            let state = arguments.place.state()?;
+            let state = arguments.place.look()?;
             let DrainArguments {
                 wait, maintenance, ..
             } = arguments;
             drain::drain(&state, wait, maintenance).await
         }),
-        Command::Undrain(place) => run_async(async move { drain::undrain(&place.state()?).await }),
+        Command::Undrain(place) => run_async(async move { drain::undrain(&place.look()?).await }),
         Command::Gc(arguments) => run_async(gc::run(arguments)),
         Command::Service(arguments) => run_async(service::run(arguments)),
         Command::Job { dir } => run::job(&dir),
@@ -219,7 +228,9 @@ async fn run_join(arguments: JoinArguments) -> anyhow::Result<()> {
     };
     let token: EnrolmentToken = token.parse()?;
     let ca = arguments.ca.as_deref().map(read).transpose()?;
-    let state = arguments.place.state()?;
+    let dir = arguments.place.config()?.state_dir;
+    refuse_other_users(&dir, "vk node join")?;
+    let state = StateDir::open(&dir)?;
     let node = join(
         &state,
         Join {

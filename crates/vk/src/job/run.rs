@@ -22,6 +22,7 @@ use vk_vm::{Accelerator, Vmm};
 
 use super::{RunArguments, is_shown};
 use crate::guest::AcceleratorName;
+use crate::owner::refuse_other_users;
 
 /// Controls told to a job that waits to be heard.
 const CONTROLS: usize = 8;
@@ -55,6 +56,7 @@ pub(super) async fn run(
 async fn prepare(arguments: &RunArguments, spec: CiJob) -> anyhow::Result<JobContext> {
     let state = std::path::absolute(&arguments.state_dir)?;
     let job = std::path::absolute(&arguments.out)?;
+    refuse_other_users(&state, "vk job run …")?;
     let store = Store::open(&state.join("images"))
         .context("cannot open the image store; another place is chosen with --state-dir")?;
     let store = store.bounded(Bounds::of_disk(&state, None, None));

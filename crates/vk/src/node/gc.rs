@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use vk_driver::collect_sources;
@@ -16,6 +16,7 @@ use super::Place;
 use super::images::StoreSettings;
 use super::show::line;
 use super::vmm::SourceSettings;
+use crate::owner::refuse_other_users;
 
 pub(super) const EXAMPLES: &str = "Examples:
   vk node gc --dry-run               # what would go, and how much that is
@@ -68,7 +69,7 @@ struct Report {
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let config = arguments.place.config()?;
     let state = StateDir::look(&config.state_dir)?;
-    refuse_other_users(state.root())?;
+    refuse_other_users(state.root(), "vk node gc")?;
     let bounds = SourceSettings::of(&config).bounds(state.root());
     let really = !arguments.dry_run;
     let unused = arguments.unused_for * DAY;
@@ -100,19 +101,6 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             ),
         ],
     )
-}
-
-/// Files that another user makes here would be in the node's way.
-fn refuse_other_users(state: &Path) -> anyhow::Result<()> {
-    let owner = std::fs::metadata(state).with_context(|| state.display().to_string())?;
-    if rustix::process::geteuid().as_raw() != owner.uid() {
-        bail!(
-            "{} is of user {}: run this as the node's own user, such as `sudo -u vk vk node gc`",
-            state.display(),
-            owner.uid()
-        );
-    }
-    Ok(())
 }
 
 fn images(
