@@ -163,7 +163,9 @@ async fn all(arguments: &Arguments) -> Vec<Finding> {
     let mut findings = Vec::new();
     let config = config(arguments);
     for check in Check::value_variants() {
-        let asked = arguments.only.is_empty() || arguments.only.contains(check);
+        // A check that cannot be made for want of a configuration is not passed.
+        let is_refused = *check == Check::Config && config.is_err();
+        let asked = is_refused || arguments.only.is_empty() || arguments.only.contains(check);
         if !asked {
             continue;
         }

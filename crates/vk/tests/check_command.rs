@@ -152,3 +152,27 @@ fn a_kvm_of_another_version_is_told_by_what_qemu_says_of_it() {
     assert!(what.contains("kvm version too old"), "{found}");
     assert!(what.contains("VMs run without KVM"), "{found}");
 }
+
+#[test]
+fn a_configuration_that_is_refused_fails_whatever_else_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("vk.toml");
+    fs::write(&file, "[registry]\nrepo = \"http://r.example.com\"\n").unwrap();
+    let check = |only: &str| {
+        let mut command = Command::new(vk());
+        command.args(["check", "--only", only, "--json", "--config"]);
+        let ran = command.arg(&file).output().unwrap();
+        let findings: Vec<Value> = serde_json::from_slice(&ran.stdout).unwrap();
+        (ran.status.code(), findings)
+    };
+    let (code, findings) = check("registry");
+    assert_eq!(code, Some(1), "{findings:?}");
+    assert_eq!(findings[0]["check"], "config");
+    assert_eq!(findings[0]["verdict"], "fail");
+    // And a state directory that nobody can make.
+    fs::write(&file, "state_dir = \"/proc/nowhere/vk\"\n").unwrap();
+    let (code, findings) = check("disk");
+    assert_eq!(code, Some(1), "{findings:?}");
+    let remedy = findings[0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("install --directory"), "{remedy}");
+}

@@ -22,6 +22,9 @@ pub(super) fn disk(config: &Config) -> Found {
     if exists && let Some(wrong) = not_our_own(state) {
         return wrong;
     }
+    if !exists && let Some(wrong) = not_to_be_made(state, there) {
+        return wrong;
+    }
     let room = match rustix::fs::statvfs(there) {
         Ok(room) => room,
         Err(error) => {
@@ -47,6 +50,25 @@ pub(super) fn disk(config: &Config) -> Found {
         true => Found::ok(format!("{shown}, {gib} GiB free")),
         false => Found::ok(format!("{shown} is made by `vk node join`; {gib} GiB free")),
     }
+}
+
+/// A state directory that is not there yet, where this user can make none.
+fn not_to_be_made(state: &Path, there: &Path) -> Option<Found> {
+    let probe = tempfile::Builder::new()
+        .prefix(".vk-check-")
+        .tempdir_in(there);
+    probe.err().map(|error| {
+        let shown = state.display();
+        let what = format!(
+            "{shown} is not there, and this user cannot make it: {}",
+            chain(error)
+        );
+        let remedy = format!(
+            "make it for the node's own user (install --directory --mode 0700 --owner vk {shown}), \
+             or set state_dir"
+        );
+        Found::fail(what, remedy)
+    })
 }
 
 fn not_our_own(state: &Path) -> Option<Found> {
