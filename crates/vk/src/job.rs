@@ -71,10 +71,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "REGISTRY")]
     insecure: Vec<String>,
     /// Virtual processors of the VM.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     cpus: u32,
     /// Memory of the VM in MiB.
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024,
+          value_parser = clap::value_parser!(u64).range(vk_node_core::sizing::MEM_MIB_MIN..))]
     memory: u64,
     /// The VM's writable disk in MiB (sparse).
     #[arg(long, default_value_t = 16 << 10)]

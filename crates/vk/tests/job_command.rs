@@ -96,6 +96,21 @@ fn what_cannot_be_begun_ends_with_2_and_says_why() {
 }
 
 #[test]
+fn sizes_that_no_vm_has_are_bad_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    for (option, value) in [("--memory", "1"), ("--cpus", "0"), ("--cpus", "256")] {
+        let mut command = vk();
+        command.args(["job", "run", option, value, "--out"]);
+        let ran = command
+            .arg(dir.path().join("out"))
+            .arg(spec(dir.path(), "true"));
+        let ran = ran.output().unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{option}");
+        assert!(said(&ran).contains(option), "{}", said(&ran));
+    }
+}
+
+#[test]
 fn a_job_that_runs_leaves_its_trace_and_its_result() {
     let Some(root) = std::env::var_os("VK_TEST_ROOT").map(PathBuf::from) else {
         println!("job_command needs the built programs: VK_TEST_ROOT is not set");
