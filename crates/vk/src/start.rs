@@ -103,6 +103,11 @@ fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resu
 /// A command's exit code: its own, or 1 and the error with its causes on stderr.
 pub(crate) fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
+        // Whoever read has enough, as with `| head`.
+        let is_closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+        if error.downcast_ref().is_some_and(is_closed) {
+            return ExitCode::SUCCESS;
+        }
         // With nowhere to write to there is nothing left to do.
         let _ = writeln!(std::io::stderr(), "vk: {error:#}");
         ExitCode::FAILURE
@@ -112,6 +117,18 @@ pub(crate) fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_who_has_enough_is_no_error() {
+        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let ends = |error: anyhow::Error| format!("{:?}", exit_code(Err(error)));
+        let (success, failure) = (ExitCode::SUCCESS, ExitCode::FAILURE);
+        assert_eq!(ends(closed().into()), format!("{success:?}"));
+        let told = anyhow::Error::from(closed()).context("cannot write to standard output");
+        assert_eq!(ends(told), format!("{success:?}"));
+        let other = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        assert_eq!(ends(other.into()), format!("{failure:?}"));
+    }
 
     #[test]
     fn a_jobs_log_ends_with_a_word_where_it_is_full() {
