@@ -22,8 +22,10 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Pack a boot bundle from a kernel, its modules and the agent.
+    #[command(after_help = PACK_EXAMPLES)]
     Pack(PackArguments),
     /// Boot a guest once, say how long it took, and power it off.
+    #[command(after_help = BOOT_EXAMPLES)]
     Boot(BootArguments),
     /// The stages between a VM's owner and its programs.
     #[command(hide = true)]
@@ -32,6 +34,13 @@ enum Command {
     #[command(hide = true)]
     Network(NetworkArguments),
 }
+
+const PACK_EXAMPLES: &str = "Examples:
+  vk guest pack --kernel /boot/vmlinuz-6.12 --modules /lib/modules/6.12 --agent vk-agent --out guest";
+
+const BOOT_EXAMPLES: &str = "Examples:
+  sudo -u vk vk guest boot
+  vk guest boot --bundle guest --accelerator kvm --times 10";
 
 #[derive(Debug, Args)]
 struct PackArguments {

@@ -30,19 +30,43 @@ enum Command {
     ///
     /// FILE is a tar (plain, gzip or zstd), an OCI layout's directory, or `-` for standard input. A
     /// directory is imported as `tar -C DIR -c . | vk image import - NAME`.
+    #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
     /// Show the images that are here.
+    #[command(after_help = LIST_EXAMPLES)]
     List(ListArguments),
     /// Remove names, and images with their last name.
+    #[command(after_help = RM_EXAMPLES)]
     Rm(RmArguments),
     /// Get an image from its registry.
+    #[command(after_help = PULL_EXAMPLES)]
     Pull(PullArguments),
     /// Show one image as JSON.
+    #[command(after_help = INSPECT_EXAMPLES)]
     Inspect {
         /// Its name, or sha256:DIGEST.
         name: String,
     },
 }
+
+const IMPORT_EXAMPLES: &str = "Examples:
+  docker save tool:1 | sudo -u vk vk image import - tool:1
+  sudo -u vk vk image import debian.tar debian:12";
+
+const LIST_EXAMPLES: &str = "Examples:
+  sudo -u vk vk image list
+  vk image list --json | jq '.[] | select(.in_use)'";
+
+const RM_EXAMPLES: &str = "Examples:
+  sudo -u vk vk image rm tool:1
+  sudo -u vk vk image rm sha256:DIGEST   # with all its names";
+
+const PULL_EXAMPLES: &str = "Examples:
+  sudo -u vk vk image pull debian:12
+  sudo -u vk vk image pull registry.example.com/tool:1 --username me --password-file password";
+
+const INSPECT_EXAMPLES: &str = "Examples:
+  vk image inspect debian:12 | jq .record.digest";
 
 #[derive(Debug, Args)]
 struct ImportArguments {

@@ -21,6 +21,10 @@ const NOT_BEGUN: u8 = 2;
 /// How it ends where the node failed the job.
 const SYSTEM: u8 = 3;
 
+const EXAMPLES: &str = "Examples:
+  vk job run job.json --out job-1 --default-image debian:12 --follow
+  vk job run job.json --out job-2 --cpus 2 --memory 2048 --local-artifacts artifacts";
+
 /// Arguments of `vk job`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -37,6 +41,7 @@ enum Command {
     ///
     /// Exit code: 0 the job succeeded; 1 it failed, was cancelled or ran too long; 2 it was not
     /// begun (a bad argument, spec or set-up); 3 the VM, the agent or this host failed it.
+    #[command(after_help = EXAMPLES)]
     Run(Box<RunArguments>),
 }
 

@@ -11,7 +11,7 @@ use vk_node::daemon::DaemonError;
 use vk_node::join::{Join, join};
 use vk_node::state_dir::{StateDir, StateDirError};
 
-use crate::owner::refuse_other_users;
+use crate::owner::{refuse_other_users, warn_of_root};
 use crate::start::run_async;
 
 pub(crate) mod caches;
@@ -42,12 +42,16 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Join a hub: make a key and have the hub pin it.
+    #[command(after_help = JOIN_EXAMPLES)]
     Join(JoinArguments),
     /// Run this host's jobs until a SIGTERM; jobs outlive it.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(Place),
     /// Show the jobs of this host: those it has, and the last ones it had.
+    #[command(after_help = JOBS_EXAMPLES)]
     Jobs(ShowArguments),
     /// Show how this node stands.
+    #[command(after_help = STATUS_EXAMPLES)]
     Status(ShowArguments),
     /// Take no new work, and let the jobs that are here come to their end.
     ///
@@ -56,6 +60,7 @@ enum Command {
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(DrainArguments),
     /// Take work again.
+    #[command(after_help = UNDRAIN_EXAMPLES)]
     Undrain(Place),
     /// Remove what nobody needs any more; safe beside a running node.
     ///
@@ -103,6 +108,25 @@ struct JoinArguments {
     #[command(flatten)]
     place: Place,
 }
+
+const JOIN_EXAMPLES: &str = "Examples:
+  vk-hub token create | ssh node1 sudo -u vk vk node join https://hub.example.com:8443 --token -
+  sudo -u vk vk node join https://hub.example.com:8443 --token-file /run/vk/token";
+
+const RUN_EXAMPLES: &str = "Examples:
+  sudo -u vk vk node run             # by hand; `vk node service install` has systemd do it
+  VK_LOG=info vk node run --config vk.toml --state-dir state";
+
+const JOBS_EXAMPLES: &str = "Examples:
+  sudo -u vk vk node jobs
+  vk node jobs --json | jq '.[] | select(.state == \"running\")'";
+
+const STATUS_EXAMPLES: &str = "Examples:
+  sudo -u vk vk node status
+  vk node status --json | jq .state";
+
+const UNDRAIN_EXAMPLES: &str = "Examples:
+  sudo -u vk vk node undrain         # after a drain, or once the work on the host is done";
 
 const DRAIN_EXAMPLES: &str = "Examples:
   vk node drain --wait && systemctl stop vk-node    # before an upgrade
@@ -230,6 +254,7 @@ async fn run_join(arguments: JoinArguments) -> anyhow::Result<()> {
     let ca = arguments.ca.as_deref().map(read).transpose()?;
     let dir = arguments.place.config()?.state_dir;
     refuse_other_users(&dir, "vk node join")?;
+    warn_of_root();
     let state = StateDir::open(&dir)?;
     let node = join(
         &state,

@@ -15,7 +15,7 @@ use vk_node::state_dir::StateDir;
 
 use super::driver::Driver;
 use super::vmm::JobSettings;
-use crate::owner::refuse_other_users;
+use crate::owner::{refuse_other_users, warn_of_root};
 use crate::start::VERSION;
 
 /// A node that cannot run yet.
@@ -37,6 +37,7 @@ impl std::error::Error for NotJoined {}
 /// Runs the daemon.
 pub(super) async fn run(config: Config) -> anyhow::Result<()> {
     refuse_other_users(&config.state_dir, "vk node run")?;
+    warn_of_root();
     let state = StateDir::open(&config.state_dir)?;
     let lock = state.lock()?;
     let kill = KillPoints::from_env()?;
