@@ -23,6 +23,19 @@ fn the_manual_page_has_every_command_and_option_in_the_programs_words() {
     );
 }
 
+#[test]
+fn every_command_has_examples() {
+    let mut waiting = vec![Arguments::command()];
+    while let Some(command) = waiting.pop() {
+        let shown = |one: &&Command| !one.is_hide_set() && one.get_name() != "help";
+        let below: Vec<Command> = command.get_subcommands().filter(shown).cloned().collect();
+        let examples = command.get_after_help().map(ToString::to_string);
+        let has = examples.is_some_and(|text| text.starts_with("Examples:"));
+        assert!(has || !below.is_empty(), "{}", command.get_name());
+        waiting.extend(below);
+    }
+}
+
 /// An option of builds for tests alone.
 const FOR_TESTS: &str = "process_vmm";
 /// The default that is another for each user.

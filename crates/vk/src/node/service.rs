@@ -25,6 +25,9 @@ const EXAMPLES: &str = "Examples:
   sudo vk node service install --user vk
   vk node service install --user vk --print    # only show the unit";
 
+const UNINSTALL_EXAMPLES: &str = "Examples:
+  sudo -u vk vk node drain --wait && sudo vk node service uninstall";
+
 /// Arguments of `vk node service`.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,6 +41,7 @@ enum Action {
     #[command(after_help = EXAMPLES)]
     Install(Install),
     /// Stop the node and remove its unit; its state stays. Refused while jobs are here.
+    #[command(after_help = UNINSTALL_EXAMPLES)]
     Uninstall(Uninstall),
 }
 
