@@ -177,3 +177,24 @@ async fn the_registry_is_asked_as_the_policy_says() {
         imported.output
     );
 }
+
+/// FAIL-33: an image beyond the node's bounds is the image's failure, told with what to set.
+#[tokio::test]
+async fn an_image_that_is_larger_than_one_may_be_fails_its_job_and_leaves_nothing() {
+    let (Some(node), Some(registry)) = (Node::new("images"), Registry::open()) else {
+        return;
+    };
+    let name = format!("{}/tool:1", registry.host);
+    push(&node, &name, "large").await;
+    let mut context = node.context(node.process(), of(&name, &[]), node.job_dir());
+    context.images.rules.pull_policy = vec![Always];
+    context.images.insecure_registries = vec![registry.host.clone()];
+    let (image, total) = (64 << 10, u64::MAX);
+    let bounds = vk_image::Bounds { image, total };
+    context.images.store = context.images.store.clone().bounded(bounds);
+    let store = context.images.store.clone();
+    let before = store.list().unwrap().len();
+    let ran = Started::new(context).end().await;
+    check_refused(&ran, FailureClass::ImagePull, "[images] max_image");
+    assert_eq!(store.list().unwrap().len(), before);
+}
