@@ -1,7 +1,8 @@
 //! `vk image …`: the images of this host.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -117,20 +118,27 @@ struct PullArguments {
     password_file: Option<PathBuf>,
 }
 
-/// `/var/lib/vk` for root, a user's own place for anyone else.
+/// `/var/lib/vk` for root and for whom it belongs to, a node's user; a user's own place for anyone
+/// else.
 pub(crate) fn default_state_dir() -> PathBuf {
+    state_dir_beside(Path::new("/var/lib/vk"))
+}
+
+fn state_dir_beside(of_nodes: &Path) -> PathBuf {
     let of = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/vk");
+    let me = rustix::process::geteuid();
+    let is_mine = std::fs::metadata(of_nodes).is_ok_and(|of| of.uid() == me.as_raw());
+    if me.is_root() || is_mine {
+        return of_nodes.to_owned();
     }
     let home = || of("HOME").map(|home| home.join(".local/state"));
     of("XDG_STATE_HOME")
         .or_else(home)
-        .map_or_else(|| PathBuf::from("/var/lib/vk"), |state| state.join("vk"))
+        .map_or_else(|| of_nodes.to_owned(), |state| state.join("vk"))
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -331,4 +339,19 @@ fn print(text: &str) -> anyhow::Result<()> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .context("cannot write to standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a node's user imports is what the node's jobs find.
+    #[test]
+    fn a_nodes_user_has_the_nodes_own_store() {
+        let mine = tempfile::tempdir().unwrap();
+        assert_eq!(state_dir_beside(mine.path()), mine.path());
+        let missing = mine.path().join("missing");
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(state_dir_beside(&missing) == missing, is_root);
+    }
 }

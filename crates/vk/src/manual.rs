@@ -39,7 +39,7 @@ fn every_command_has_examples() {
 /// An option of builds for tests alone.
 const FOR_TESTS: &str = "process_vmm";
 /// The default that is another for each user.
-const STATE_DIR: &str = "/var/lib/vk for root, else $HOME/.local/state/vk,";
+const STATE_DIR: &str = "/var/lib/vk for root and its owner, else $HOME/.local/state/vk,";
 
 /// All commands below one, each with its options.
 fn describe(command: &Command, above: &str, out: &mut String) {

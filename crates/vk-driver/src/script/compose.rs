@@ -1,5 +1,7 @@
 //! The text of a script: exports, commands, and what is around them.
 
+use std::collections::HashSet;
+
 use super::quote::{ansi_c, double, single};
 
 /// From here on the kernel takes no `NAME=value` string (its NUL counted).
@@ -98,6 +100,7 @@ impl Prologue<'_> {
     pub(crate) fn text(&self, shell: Shell, xtrace: bool) -> Vec<u8> {
         let mut body = Vec::new();
         let exported = self.exported();
+        let mut before = HashSet::new();
         let temp = double(self.temp_dir.as_bytes());
         let there = [b"[ -d \"", temp.as_slice(), b"\" ] || "].concat();
         let unless: &[u8] = if xtrace { b"" } else { &there };
@@ -121,6 +124,12 @@ impl Prologue<'_> {
             }
             // A larger one would keep every command from starting: the shell alone has it.
             let export: &[u8] = if exported { b"export " } else { b"" };
+            if exported {
+                before.insert(*name);
+            } else if before.contains(name) {
+                // What was exported once stays so, whatever it is set to.
+                line(&mut body, &[b"unset ", name.as_bytes()]);
+            }
             let value = shell.word(value.as_bytes());
             line(&mut body, &[export, name.as_bytes(), b"=", &value]);
         }

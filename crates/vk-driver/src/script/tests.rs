@@ -299,8 +299,12 @@ fn more_variables_than_a_command_can_have_keep_none_from_starting() {
             .map(|name| (name.as_str(), &*large, false))
             .collect();
         variables.push(("LAST", "small", false));
+        // Exported, and then too large for it.
+        variables.insert(0, ("TWICE", "small", false));
+        variables.push(("TWICE", &large, false));
         let lines = [
             "printf %s \"$LARGE_39\" | wc -c",
+            "echo \"twice ${#TWICE} $(env | grep -c ^TWICE=)\"",
             "env | grep -c ^LARGE_",
             "env | grep ^LAST=",
         ];
@@ -309,7 +313,7 @@ fn more_variables_than_a_command_can_have_keep_none_from_starting() {
         assert_eq!(output.status.code(), Some(0), "{shell:?}: {said}");
         let printed = printed(&output);
         // What there is room for, and the small one that comes after.
-        for line in ["120000", "8", "LAST=small"] {
+        for line in ["120000", "twice 120000 0", "8", "LAST=small"] {
             assert!(
                 printed.lines().any(|one| one.trim() == line),
                 "{line}: {printed}"

@@ -154,14 +154,16 @@ fn check_url(url: &str) -> Result<(), String> {
     let Some((scheme, host)) = url.split_once("://") else {
         return Err(format!("{url:?} is no URL: {remedy}"));
     };
-    let insecure = match scheme {
-        "https" => Vec::new(),
-        "http" => vec![host.to_owned()],
-        _ => return Err(format!("{url:?} is neither https nor http: {remedy}")),
-    };
+    if !matches!(scheme, "https" | "http") {
+        return Err(format!("{url:?} is neither https nor http: {remedy}"));
+    }
     let is_bare = !host.is_empty() && !host.contains(['/', '?', '#', '@', '\\']);
-    match vk_oci::registry_url(host, &insecure).filter(|_| is_bare) {
+    match vk_oci::registry_url(host, &[]).filter(|_| is_bare) {
         Some(reported) if reported == url => Ok(()),
+        Some(reported) if scheme == "http" && reported.starts_with("https:") => Err(format!(
+            "{url:?}: a node sends no token over plain HTTP but to its own loopback: give the \
+             registry a certificate, and write {reported}"
+        )),
         Some(reported) => Err(format!(
             "{url:?} is reported by nodes as {reported}: write that"
         )),

@@ -65,6 +65,10 @@ fn a_url_is_spelled_as_nodes_report_it() {
             "as http://localhost:5000: write that",
         ),
         ("https://", "nothing after it"),
+        (
+            "http://r.example.com:5000",
+            "and write https://r.example.com:5000",
+        ),
     ] {
         let error = parse(&with("url", &format!("url = '{bad}'"))).unwrap_err();
         let error = error.to_string();
