@@ -94,8 +94,14 @@ impl Puller {
     ) -> Result<(), Error> {
         let name = image.reference.familiar();
         let wanted = distinct(image);
-        let room = |received: u64| self.store.make_room(&name, of.saturating_sub(received));
-        room(wanted.iter().map(|layer| download.has(layer)).sum())?;
+        let room = async |received: u64| {
+            let (store, name) = (self.store.clone(), name.clone());
+            let more = of.saturating_sub(received);
+            // Others may hold the store while they remove much.
+            let made = tokio::task::spawn_blocking(move || store.make_room(&name, more));
+            made.await.map_err(|_| Error::Stopped)?
+        };
+        room(wanted.iter().map(|layer| download.has(layer)).sum()).await?;
         let mut looked = 0;
         let received: Arc<[AtomicU64]> = wanted.iter().map(|_| AtomicU64::new(0)).collect();
         let changed = Arc::new(Notify::new());
@@ -121,7 +127,7 @@ impl Puller {
                     // Others pull, too, and jobs write.
                     if bytes > looked + LOOK_EVERY {
                         looked = bytes;
-                        if let Err(no_room) = room(bytes) {
+                        if let Err(no_room) = room(bytes).await {
                             break Err(no_room);
                         }
                     }

@@ -90,17 +90,34 @@ impl Store {
         if self.short_of(more).is_none() {
             return Ok(());
         }
+        let no_room = |short| Error::NoRoom {
+            image: image.to_owned(),
+            short,
+        };
         let _lock = self.lock_exclusive()?;
+        // What finds no room in any case costs others nothing: a manifest claims what it likes.
+        if let Some(short) = self.short_beside(more, self.removable()?) {
+            return Err(no_room(short));
+        }
         self.clear_builds()?;
         self.clear_downloads(None)?;
         self.shrink(|store| store.short_of(more).is_none())?;
-        match self.short_of(more) {
-            None => Ok(()),
-            Some(short) => Err(Error::NoRoom {
-                image: image.to_owned(),
-                short,
-            }),
+        self.short_of(more)
+            .map_or(Ok(()), |short| Err(no_room(short)))
+    }
+
+    /// What might go for want of room, in bytes of the disk.
+    fn removable(&self) -> Result<u64, Error> {
+        let mut bytes = ["build", "downloads"]
+            .map(|part| self.taken_below(part))
+            .iter()
+            .sum();
+        for (digest, _) in self.spare(&self.names()?)? {
+            if !self.is_leased(digest)? {
+                bytes += self.taken_by(digest);
+            }
         }
+        Ok(bytes)
     }
 
     /// Clears away what broken pulls left, and images beyond the bounds, as a pull without room would.
@@ -117,13 +134,18 @@ impl Store {
 
     /// What there is too little of for so many bytes more.
     fn short_of(&self, more: u64) -> Option<Short> {
-        let (taken, total) = (self.taken(), self.bounds.total);
+        self.short_beside(more, 0)
+    }
+
+    /// The same, once so many bytes are given back.
+    fn short_beside(&self, more: u64, back: u64) -> Option<Short> {
+        let (taken, total) = (self.taken().saturating_sub(back), self.bounds.total);
         if taken.saturating_add(more) > total {
             return Some(Short::Total { taken, total });
         }
         let of = rustix::fs::statvfs(&*self.dir).ok()?;
         let all = of.f_blocks.saturating_mul(of.f_frsize);
-        let free = of.f_bavail.saturating_mul(of.f_frsize);
+        let free = of.f_bavail.saturating_mul(of.f_frsize).saturating_add(back);
         let stays = (all / FREE_PART).min(FREE_MAX);
         let is_short = all > 0 && free < stays.saturating_add(more);
         is_short.then_some(Short::Disk { free, stays })
@@ -131,8 +153,14 @@ impl Store {
 
     /// What images take of the disk, and what is being fetched and made.
     fn taken(&self) -> u64 {
-        let parts = ["images", "build", "downloads"].map(|part| self.dir.join(part));
-        let dirs = parts.iter().flat_map(|part| entries(part));
+        ["images", "build", "downloads"]
+            .map(|part| self.taken_below(part))
+            .iter()
+            .sum()
+    }
+
+    fn taken_below(&self, part: &str) -> u64 {
+        let dirs = entries(&self.dir.join(part));
         let sizes = dirs.flat_map(|dir| entries(&dir)).filter_map(|file| {
             let of = fs::symlink_metadata(file).ok()?;
             Some(of.blocks().saturating_mul(512))

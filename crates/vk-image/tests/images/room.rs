@@ -21,6 +21,14 @@ fn image_of(units: u64, byte: u8) -> Image {
     Image::new(&[(layer.clone(), gzip(&layer))])
 }
 
+/// A layer of so many units that no compression makes smaller.
+fn noise(units: u64) -> Vec<u8> {
+    let content: Vec<u8> = (0..units * UNIT / 32)
+        .flat_map(|at| Digest::of(&at.to_be_bytes()).bytes().to_owned())
+        .collect();
+    tar_of(&[("content", &content)])
+}
+
 fn bounded(image: u64, total: u64) -> Bench {
     let mut bench = Bench::new();
     let (image, total) = (image * UNIT, total * UNIT);
@@ -83,10 +91,7 @@ async fn layers_that_are_announced_too_large_are_not_fetched_at_all() {
     };
     let bench = bounded(1, 1 << 20);
     // Its announced size alone says it.
-    let content: Vec<u8> = (0..8192u64)
-        .flat_map(|at| Digest::of(&at.to_be_bytes()).bytes().to_owned())
-        .collect();
-    let layer = tar_of(&[("content", &content)]);
+    let layer = noise(4);
     registry.push(&Image::new(&[(layer.clone(), layer)]), "big:1", "oci");
     let error = pull(&bench, &name(&registry, "big:1")).await.unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
@@ -146,6 +151,26 @@ async fn a_pull_fails_where_what_may_go_is_not_enough() {
     drop(used);
     pull(&bench, &name(&registry, "b:1")).await.unwrap();
     assert_eq!(images(&bench), 1);
+}
+
+/// Whoever announces much has nothing of others removed for it.
+#[tokio::test]
+async fn an_image_that_finds_no_room_in_any_case_costs_no_other_its_place() {
+    let Some(registry) = Registry::open() else {
+        return;
+    };
+    let bench = bounded(64, 20);
+    registry.push(&image_of(4, 1), "a:1", "oci");
+    registry.push(&image_of(4, 2), "b:1", "oci");
+    let layer = noise(40);
+    registry.push(&Image::new(&[(layer.clone(), layer)]), "large:1", "oci");
+    for of_others in ["a:1", "b:1"] {
+        drop(pull(&bench, &name(&registry, of_others)).await.unwrap());
+    }
+    let error = pull(&bench, &name(&registry, "large:1")).await.unwrap_err();
+    assert!(matches!(error, Error::NoRoom { .. }), "{error:?}");
+    assert_eq!(images(&bench), 2);
+    assert!(bench.leftovers().is_empty());
 }
 
 #[tokio::test]

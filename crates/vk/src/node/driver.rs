@@ -52,11 +52,12 @@ async fn run(
     let telling = tokio::spawn(pass_states(states, progress));
     let result = Box::pin(vk_driver::run(context, controls, state)).await;
     ordering.abort();
-    // What is too much goes when no job waits for it.
-    let settled = tokio::task::spawn_blocking(move || store.settle()).await;
-    if let Ok(Err(error)) = settled {
-        tracing::warn!(%error, "images are left as they are");
-    }
+    // What is too much goes when no job waits for it, this one neither: its process ends after it.
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = store.settle() {
+            tracing::warn!(%error, "images are left as they are");
+        }
+    });
     // The last state was told before its sender went.
     let _ = telling.await;
     Ok(result?)
