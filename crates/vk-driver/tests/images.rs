@@ -134,6 +134,14 @@ async fn the_registry_is_asked_as_the_policy_says() {
     let near = run(&node, &rules, of(&name, &["always"])).await;
     check_refused(&near, FailureClass::Configuration, "[registry] insecure");
     assert!(registry.asked().is_empty());
+    // One of a GitLab that is as near comes with the job, as GitLab says.
+    let its = format!("{}/of-gitlab:1", registry.host);
+    push(&node, &its, "first").await;
+    let mut of_gitlab = of(&its, &["always"]);
+    let credential = json!({ "url": registry.host, "username": "t", "password": "p" });
+    add(&mut of_gitlab, "registry_credentials", credential);
+    let near = run(&node, &rules, of_gitlab).await;
+    assert_eq!(near.result.failure, None, "{}", near.output);
     rules.allowed_images = vec![format!("{}/**", registry.host)];
     let missing = run(&node, &rules, of(&name, &["never"])).await;
     check_refused(&missing, FailureClass::ImagePull, "tool:1");

@@ -369,7 +369,7 @@ fn connector(
 fn has_proxy() -> bool {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
     names.iter().any(|name| {
-        let is_set = |name: &str| std::env::var_os(name).is_some();
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|proxy| !proxy.is_empty());
         is_set(name) || is_set(&name.to_uppercase())
     })
 }

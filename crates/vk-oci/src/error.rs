@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// A place on this host or its link, which only a job names.
     #[error(
-        "{image} is not asked for: {at} is {address}, an address of the node or of its link, and the node's owner names it nowhere. Add \"{at}\" to [registry] insecure (--insecure of vk job run), or a pattern that begins with {at}/ to [executor] allowed_images"
+        "{image} is not asked for: {at} is {address}, an address of the node or of its link, and the node's owner names it nowhere. Where it speaks plain HTTP, add \"{at}\" to [registry] insecure (--insecure of vk job run); else add \"{at}/**\" to [executor] allowed_images, and \"**\" beside it where that was empty, since it allows nothing else"
     )]
     Near {
         /// The image.

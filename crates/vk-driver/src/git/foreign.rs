@@ -69,7 +69,7 @@ pub(super) async fn look(url: &str, own: &str) -> Result<Option<Looked>, String>
     let mut proxies = PROXIES
         .iter()
         .filter(|name| !name.eq_ignore_ascii_case("no_proxy"));
-    if proxies.any(|name| std::env::var_os(name).is_some()) {
+    if proxies.any(|name| std::env::var_os(name).is_some_and(|proxy| !proxy.is_empty())) {
         return Ok(None);
     }
     let (host, port) = host_and_port(url).ok_or_else(|| format!("{url:?} names no host"))?;

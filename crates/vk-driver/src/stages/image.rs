@@ -122,7 +122,27 @@ fn tell(job: &Job, progress: Progress) {
 fn named_registries(job: &Job) -> BTreeSet<String> {
     let images = &job.context.images;
     let repo = job.context.caches.repo.as_deref();
-    named(&images.rules, &images.insecure_registries, repo)
+    let mut named = named(&images.rules, &images.insecure_registries, repo);
+    // GitLab's own registry is as near as that GitLab is, and no job says which it is.
+    let own = job.spec().registry_credentials.iter();
+    named.extend(own.map(|credential| host_of(&credential.url)));
+    // Places are compared without the usual ports.
+    let usual = |host: &String| {
+        host.strip_suffix(":443")
+            .or(host.strip_suffix(":80"))
+            .map(str::to_owned)
+    };
+    let short: Vec<_> = named.iter().filter_map(usual).collect();
+    named.extend(short);
+    named
+}
+
+/// A registry's host and port, of a URL or of a name.
+fn host_of(registry: &str) -> String {
+    let bare = registry
+        .split_once("://")
+        .map_or(registry, |(_, rest)| rest);
+    bare.split('/').next().unwrap_or_default().to_owned()
 }
 
 fn named(rules: &Rules, insecure: &[String], repo: Option<&str>) -> BTreeSet<String> {

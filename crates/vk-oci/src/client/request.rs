@@ -227,13 +227,10 @@ impl Client {
                     image: image.familiar(),
                     source,
                 })?;
-            let response = request
-                .send()
-                .await
-                .map_err(|error| match cause(&error) {
-                    Some(refused) => near(refused),
-                    None => unreachable(image, &url, error),
-                })?;
+            let response = request.send().await.map_err(|error| match cause(&error) {
+                Some(refused) => near(refused),
+                None => unreachable(image, &url, error),
+            })?;
             let Some(next) = redirect(&response, &ask.method) else {
                 return Ok(response);
             };
