@@ -136,7 +136,7 @@ async fn the_registry_is_asked_as_the_policy_says() {
     assert!(registry.asked().is_empty());
     // One of a GitLab that is as near comes with the job, as GitLab says.
     let its = format!("{}/of-gitlab:1", registry.host);
-    push(&node, &its, "first").await;
+    push(&node, &its, "of GitLab").await;
     let mut of_gitlab = of(&its, &["always"]);
     let credential = json!({ "url": registry.host, "username": "t", "password": "p" });
     add(&mut of_gitlab, "registry_credentials", credential);
