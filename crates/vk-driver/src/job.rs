@@ -286,6 +286,11 @@ fn secrets(context: &JobContext, variables: &Variables) -> Secrets {
     }
     for value in variables.masked() {
         secrets.masked_variable(value);
+        // As errors quote it.
+        let quoted = value.trim().escape_debug().to_string();
+        if quoted != value.trim() {
+            secrets.masked_variable(&quoted);
+        }
     }
     secrets.token(spec.token.expose());
     for dependency in &spec.dependencies {

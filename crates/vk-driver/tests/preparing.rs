@@ -295,9 +295,12 @@ async fn what_is_masked_in_a_jobs_log_is_masked_in_its_result() {
         |job| add(job, "variables", variable("MICROVM_USER", "$SECRET")),
         |job| add(job, "variables", variable("GIT_CLONE_PATH", "/x/$SECRET")),
     ];
-    for mistake in mistakes {
+    for (mistake, secret) in mistakes
+        .iter()
+        .flat_map(|one| [(one, "hunter2hunter2"), (one, "hunter2\"hunter2")])
+    {
         let mut job = spec(&["true"]);
-        let mut secret = variable("SECRET", "hunter2hunter2");
+        let mut secret = variable("SECRET", secret);
         secret["masked"] = json!(true);
         add(&mut job, "variables", secret);
         mistake(&mut job);

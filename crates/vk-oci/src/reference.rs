@@ -31,7 +31,7 @@ pub struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad image name {name:?}: {what}")]
 pub struct ReferenceError {
-    /// The text, escaped and cut for display.
+    /// The text, which is escaped where it is shown; of one that is too long its length alone.
     pub name: String,
     /// What is wrong.
     pub what: &'static str,
@@ -120,7 +120,11 @@ impl FromStr for Reference {
 
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
         parse(text).map_err(|what| {
-            let name = text.chars().take(200).collect();
+            // Whole or not at all: half a secret that somebody put there would be found by no one.
+            let name = match text.len() {
+                len if len > REFERENCE_MAX => format!("({len} bytes)"),
+                _ => text.to_owned(),
+            };
             ReferenceError { name, what }
         })
     }
@@ -321,6 +325,8 @@ mod tests {
             let error = bad.parse::<Reference>().unwrap_err();
             assert!(error.what.contains(what), "{bad}: {error}");
         }
+        let long = "a".repeat(2000).parse::<Reference>().unwrap_err();
+        assert_eq!(long.name, "(2000 bytes)");
         let shown = "\x1b[31m".parse::<Reference>().unwrap_err().to_string();
         assert!(!shown.contains('\x1b'), "{shown}");
     }
