@@ -66,9 +66,17 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
             .with_context(|| format!("{} cannot be used", path.display()))?;
         rows.extend(file.jobs.iter().map(|job| row(&runner.name, job)));
     }
+    match print(&rows, json) {
+        // Whoever reads has enough, as with `| head`.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
+    }
+}
+
+fn print(rows: &[Row], json: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(rows)?)?;
         return Ok(());
     }
     writeln!(
@@ -76,7 +84,7 @@ pub(crate) fn show(config: &Config, json: bool) -> anyhow::Result<()> {
         "{:<20} {:>12} {:<34} PHASE",
         "RUNNER", "GITLAB", "HUB JOB"
     )?;
-    for row in &rows {
+    for row in rows {
         let hub_job = row.hub_job.as_deref().unwrap_or("–");
         writeln!(
             out,

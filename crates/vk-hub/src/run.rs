@@ -1,5 +1,6 @@
 //! From arguments to what they ask for.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -159,13 +160,21 @@ fn show<T: DeserializeOwned + Serialize>(
     if json {
         print_json(&value)
     } else {
-        Ok(print(&value)?)
+        Ok(read_enough(print(&value))?)
+    }
+}
+
+/// Whoever read stdout has enough, as with `| head`: no error.
+fn read_enough(printed: std::io::Result<()>) -> std::io::Result<()> {
+    match printed {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
     }
 }
 
 fn print_json<T: Serialize>(value: &T) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+    let text = serde_json::to_string_pretty(value)?;
+    Ok(read_enough(writeln!(std::io::stdout(), "{text}"))?)
 }
 
 fn done(socket: &Path, what: Call) -> anyhow::Result<()> {

@@ -124,7 +124,7 @@ pub(crate) fn gitlab(all: &GitLab) -> std::io::Result<()> {
     });
     let heading = ["SERVER", "STATE", "PROJECTS", "URL", "KEY"];
     table(&heading, &servers.collect::<Vec<_>>())?;
-    println!();
+    writeln!(std::io::stdout())?;
     let projects = all.projects.iter().map(|row| {
         vec![
             row.project.clone(),

@@ -1,6 +1,6 @@
 //! Arguments that make no sense.
 
-use crate::desk::Desk;
+use crate::desk::{Desk, program};
 
 #[test]
 fn arguments_that_make_no_sense_end_with_2_and_a_log_filter_with_1() {
@@ -31,4 +31,27 @@ fn arguments_that_make_no_sense_end_with_2_and_a_log_filter_with_1() {
     let said = desk.run(&["--log-level", "vk_gitlab=loud", "run"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.first_line().contains("vk_gitlab=loud"), "{said:?}");
+}
+
+/// `vk-gitlab jobs | head`: whoever reads has enough, and that is no error.
+#[test]
+fn a_reader_who_has_enough_ends_a_list_without_an_error() {
+    let desk = Desk::new();
+    desk.configure_runner("name = \"ci\"\ntoken_file = \"ci.token\"");
+    for arguments in [&["jobs"][..], &["jobs", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let out = std::process::Command::new(program())
+            .arg("--config")
+            .arg(desk.path("config.toml"))
+            .args(arguments)
+            .stdout(writer)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.status.success() && said.is_empty(),
+            "{arguments:?}: {said}"
+        );
+    }
 }
