@@ -224,8 +224,8 @@ impl Job {
         })
     }
 
-    /// Bytes of one archive that lies beside the job's disk while it is sent or taken, at most: it
-    /// is no larger than that disk, which the node set aside for the job (ADM-09).
+    /// Bytes of one archive that lies beside the job's disk while it is sent or taken, at most: as
+    /// many as that disk may have, so that a job takes no more than twice what was set aside for it.
     pub(crate) fn archive_cap(&self) -> u64 {
         self.context.artifact_cap.min(self.context.plan.disk_bytes)
     }
@@ -286,10 +286,16 @@ fn secrets(context: &JobContext, variables: &Variables) -> Secrets {
     }
     for value in variables.masked() {
         secrets.masked_variable(value);
-        // As errors quote it.
-        let quoted = value.trim().escape_debug().to_string();
-        if quoted != value.trim() {
-            secrets.masked_variable(&quoted);
+        // As errors quote it, in either way.
+        let value = value.trim();
+        let debug = format!("{value:?}");
+        let debug = debug
+            .get(1..debug.len().saturating_sub(1))
+            .unwrap_or_default();
+        for quoted in [debug, &value.escape_debug().to_string()] {
+            if quoted != value {
+                secrets.masked_variable(quoted);
+            }
         }
     }
     secrets.token(spec.token.expose());

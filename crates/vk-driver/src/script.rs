@@ -7,4 +7,6 @@ mod quote;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use compose::{Prologue, Shell, Wrapped, commands, notice, remove, warning};
+pub(crate) use compose::{
+    Prologue, Shell, Wrapped, commands, is_exportable, notice, remove, warning,
+};

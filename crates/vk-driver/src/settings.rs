@@ -201,6 +201,10 @@ fn project_path(url: &str) -> Option<String> {
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")
         .collect();
-    let fine = |part: &&str| *part != ".." && !part.chars().any(|c| c.is_control() || c == '%');
+    // `-empty` and `.tmp` may stand behind the last one.
+    let fits = |part: &&str| part.len() <= NAME_MAX - 10;
+    let fine = |part: &&str| {
+        *part != ".." && fits(part) && !part.chars().any(|c| c.is_control() || c == '%')
+    };
     (!parts.is_empty() && path.len() < 1024 && parts.iter().all(fine)).then(|| parts.join("/"))
 }

@@ -7,9 +7,9 @@ use super::quote::{ansi_c, double, single};
 /// From here on the kernel takes no `NAME=value` string (its NUL counted).
 const KERNEL_STRING: usize = 128 * 1024;
 
-/// Bytes of variables in a command's environment: half of what the kernel gives a command of all
-/// there is, so that arguments have room, and what a script adds itself.
-const ENVIRONMENT: usize = 1 << 20;
+/// Bytes of variables in a command's environment, of the 2 MiB that the kernel gives a command: its
+/// arguments have room, and what a script adds itself.
+const ENVIRONMENT: usize = 1792 << 10;
 
 const GREEN: &str = "\x1b[32;1m";
 const YELLOW: &str = "\x1b[0;33m";
@@ -109,6 +109,7 @@ impl Prologue<'_> {
                 continue;
             }
             if *file {
+                before.insert(*name);
                 let path = [&temp, b"/".as_slice(), name.as_bytes()].concat();
                 line(&mut body, &[unless, b"mkdir -p \"", &temp, b"\""]);
                 let value = shell.word(value.as_bytes());

@@ -302,8 +302,11 @@ fn more_variables_than_a_command_can_have_keep_none_from_starting() {
         // Exported, and then too large for it.
         variables.insert(0, ("TWICE", "small", false));
         variables.push(("TWICE", &large, false));
+        variables.insert(0, ("OF_FILE", "small", true));
+        variables.push(("OF_FILE", &large, false));
         let lines = [
             "printf %s \"$LARGE_39\" | wc -c",
+            "echo \"of file ${#OF_FILE} $(env | grep -c ^OF_FILE=)\"",
             "echo \"twice ${#TWICE} $(env | grep -c ^TWICE=)\"",
             "env | grep -c ^LARGE_",
             "env | grep ^LAST=",
@@ -313,7 +316,13 @@ fn more_variables_than_a_command_can_have_keep_none_from_starting() {
         assert_eq!(output.status.code(), Some(0), "{shell:?}: {said}");
         let printed = printed(&output);
         // What there is room for, and the small one that comes after.
-        for line in ["120000", "twice 120000 0", "8", "LAST=small"] {
+        for line in [
+            "120000",
+            "twice 120000 0",
+            "of file 120000 0",
+            "15",
+            "LAST=small",
+        ] {
             assert!(
                 printed.lines().any(|one| one.trim() == line),
                 "{line}: {printed}"
@@ -327,7 +336,7 @@ fn more_variables_than_a_command_can_have_keep_none_from_starting() {
 fn variables_are_exported_beside_what_the_image_sets() {
     let (large, image) = (
         "x".repeat(100_000),
-        vec![("OF_IMAGE".to_owned(), "x".repeat(900_000))],
+        vec![("OF_IMAGE".to_owned(), "x".repeat(1_700_000))],
     );
     let prologue = Prologue {
         project_dir: "/builds/g/p",

@@ -185,6 +185,10 @@ fn the_project_lies_where_its_urls_path_says() {
         ("http://localhost:8080/g//p/", "/builds/g/p"),
         ("https://gitlab.example.com/../p.git", "/builds/project-3"),
         ("https://gitlab.example.com/a%2fb.git", "/builds/project-3"),
+        (
+            &format!("https://x/g/{}.git", "a".repeat(246)),
+            "/builds/project-3",
+        ),
         ("not a url", "/builds/project-3"),
         ("", "/builds/project-3"),
     ] {

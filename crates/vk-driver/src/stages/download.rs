@@ -75,7 +75,7 @@ async fn extract(job: &Job, dependency: &Dependency, zip: PathBuf) -> Result<(),
         (Err(UnpackError::Io(error)), Err(refused))
             if error.kind() == std::io::ErrorKind::BrokenPipe =>
         {
-            return Err(system(refused));
+            return Err(upload::refused(&refused));
         }
         (Err(error), _) => {
             return Err(failed(
@@ -83,7 +83,7 @@ async fn extract(job: &Job, dependency: &Dependency, zip: PathBuf) -> Result<(),
                 format!("the artifacts of {name} ({id}) cannot be used: {error}"),
             ));
         }
-        (Ok(()), transfer) => transfer.map_err(system)?,
+        (Ok(()), transfer) => transfer.map_err(|error| upload::refused(&error))?,
     };
     for note in &transfer.notes {
         upload::notes::say(&job.output, note, &job.place.project_dir);

@@ -201,7 +201,14 @@ async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), Stage
     let found = guest.set_up(plan).await.map_err(passing)?;
     let wanted = &job.spec().image.entrypoint;
     let read = GuestEnv::read(guest, found, run, &user(job)?, wanted).await;
+    let without = super::script::without_room(job, &read);
     job.shared().guest_env = Some(Arc::new(read));
+    if let Some(names) = without {
+        job.output.line(Line::Warning(&format!(
+            "the job's variables are together more than a command can have: commands of its scripts \
+             do not have {names}, their shell does"
+        )));
+    }
     Ok(())
 }
 

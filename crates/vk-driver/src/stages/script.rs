@@ -13,7 +13,7 @@ use vk_vm::channel::{ExecEvent, ExecHandle, GuestError, Output as ExecOutput, Ru
 use super::{failed, system, with_causes};
 use crate::guest_env::{DETECT, GuestEnv};
 use crate::job::{Job, StopWatch};
-use crate::script::{Prologue, Shell, Wrapped, commands, remove};
+use crate::script::{Prologue, Shell, Wrapped, commands, is_exportable, remove};
 
 /// From SIGTERM to SIGKILL: a script that is told to stop has stopped within 2 s.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -193,6 +193,29 @@ fn compose(
         drain_ms: DRAIN_MS,
     };
     (text, exec)
+}
+
+/// The names of variables that find no room in a command's environment beside the others.
+pub(super) fn without_room(job: &Job, env: &GuestEnv) -> Option<String> {
+    let shared = job.shared();
+    let prologue = Prologue {
+        project_dir: &job.place.project_dir,
+        temp_dir: &job.place.temp_dir,
+        variables: shared.variables.exports().collect(),
+        image: &env.env,
+    };
+    let exported = prologue.exported();
+    let all = prologue.variables.iter().zip(exported);
+    // Each larger than any command's variable is the script's alone, as gitlab-runner has it.
+    let without = all.filter(|((name, value, file), exported)| {
+        !exported && (*file || is_exportable(name, value))
+    });
+    let names: Vec<_> = without.map(|((name, ..), _)| *name).collect();
+    let (first, more) = names.split_at(names.len().min(3));
+    (!first.is_empty()).then(|| match more.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    })
 }
 
 /// The image's variables and the job's. One that is too large is not there at all: a shell would

@@ -150,12 +150,13 @@ fn chosen(
         (_, Err(PackError::TooLarge(cap))) => Err(too_large(cap)),
         (_, Err(error @ PackError::Unfit(_))) => lost(failed(FailureClass::Configuration, &error)),
         (Ok(_) | Err(GuestError::Local { .. }), Err(error)) => lost(system(with_causes(&error))),
-        (Err(error), _) => lost(not_packed(&error)),
+        (Err(error), _) => lost(refused(&error)),
     }
 }
 
-/// What the job asked for or did to its tree is no failure of the guest's.
-fn not_packed(error: &GuestError) -> StageEnd {
+/// How a transfer that the guest refused ends: what the job asked for or did to its tree is no failure
+/// of the guest's.
+pub(super) fn refused(error: &GuestError) -> StageEnd {
     match error {
         GuestError::TooLong { .. } => failed(FailureClass::Configuration, with_causes(error)),
         GuestError::Refused { failure, .. } => match failure.code {
