@@ -18,6 +18,7 @@ mod submodules;
 mod test_server;
 #[cfg(test)]
 mod tests;
+mod unfollowed;
 
 pub(crate) use checkout::Wanted;
 pub use collect::{CollectedSources, Gone, collect_sources};

@@ -9,6 +9,7 @@ use vk_hub_proto::job::{ObjectFormat, Sources};
 use super::fetch::Fetched;
 use super::host::{GitError, HostGit, Protocols};
 use super::mirror::Mirror;
+use super::unfollowed;
 use crate::settings::{CLEAN_FLAGS, FetchFlags, Tags};
 
 /// What a job wants of its sources.
@@ -181,29 +182,12 @@ pub(crate) async fn check_out(
 
 /// Puts the repository's URL where the mirror's stands.
 fn hide_mirror(path: &Path, mirror: &str, url: &str) -> Result<(), GitError> {
-    if path.is_dir() {
-        let entries = fs::read_dir(path).map_err(GitError::file("read", path))?;
-        for entry in entries {
-            let entry = entry.map_err(GitError::file("read", path))?;
-            hide_mirror(&entry.path(), mirror, url)?;
-        }
-        return Ok(());
-    }
-    match fs::read(path) {
-        // Git leaves the ending out in places. Names of refs are bytes, and may be no text.
-        Ok(bytes) => {
-            let without = replaced(&bytes, mirror.as_bytes(), url.as_bytes());
-            let without = replaced(&without, stem(mirror).as_bytes(), stem(url).as_bytes());
-            if without == bytes {
-                return Ok(());
-            }
-            fs::write(path, without).map_err(GitError::file("write", path))
-        }
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(GitError::file("read", path)(error))
-        }
-        _ => Ok(()),
-    }
+    // Git leaves the ending out in places. Names of refs are bytes, and may be no text.
+    let hidden = |bytes: &[u8]| {
+        let without = replaced(bytes, mirror.as_bytes(), url.as_bytes());
+        replaced(&without, stem(mirror).as_bytes(), stem(url).as_bytes())
+    };
+    unfollowed::change(path, &hidden).map_err(GitError::file("change", path))
 }
 
 /// Bytes with each occurrence of some, of which there is at least one, replaced.

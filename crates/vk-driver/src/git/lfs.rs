@@ -19,6 +19,7 @@ use super::checkout::Tree;
 use super::credential::Credential;
 use super::host::GitError;
 use super::room::{self, Room, Shared, SourceBounds};
+use super::unfollowed;
 use batch::Action;
 use client::LfsClient;
 use pointer::Pointer;
@@ -310,7 +311,6 @@ async fn place(tree: &Tree, granted: &Path, files: &[File]) -> Result<(), GitErr
 fn age(git_dir: &Path) -> Result<(), GitError> {
     let index = git_dir.join("index");
     let later = SystemTime::now() + Duration::from_secs(2);
-    let opened = fs::File::options().write(true).open(&index);
-    let dated = opened.and_then(|file| file.set_modified(later));
+    let dated = unfollowed::open(&index).and_then(|file| file.set_modified(later));
     dated.map_err(GitError::file("date", &index))
 }

@@ -1,6 +1,5 @@
 //! One submodule: its mirror, its repository below its superproject's, its files.
 
-use std::fs;
 use std::path::Path;
 
 use super::modules::Planned;
@@ -9,6 +8,7 @@ use crate::git::checkout::FromMirror;
 use crate::git::foreign;
 use crate::git::host::GitError;
 use crate::git::mirror::{Mirror, name_of_url};
+use crate::git::unfollowed;
 use crate::settings::FetchFlags;
 
 /// What the mirror calls the server's own branch.
@@ -44,7 +44,11 @@ async fn fetch_and_check_out(site: &Site, one: &mut Planned) -> Result<(), GitEr
     let mirror = Mirror::open(&site.mirrors, git, &name, site.format).await?;
     fetch(site, one, &mirror, &settings).await?;
     let tree = &one.tree;
-    fs::create_dir_all(&tree.git_dir).map_err(GitError::file("make", &tree.git_dir))?;
+    // Where all its parents' repositories lie, the top one's too.
+    let top = |dir: &&Path| dir.file_name().is_some_and(|name| name == ".git");
+    let top = tree.git_dir.ancestors().filter(top).last();
+    let made = unfollowed::make_dirs(top.unwrap_or(&tree.git_dir), &tree.git_dir);
+    made.map_err(GitError::file("make", &tree.git_dir))?;
     tree.make(site.format, &one.url).await?;
     let mut refspecs = vec![one.sha.clone()];
     if one.depth == 0 {
@@ -71,7 +75,8 @@ async fn fetch_and_check_out(site: &Site, one: &mut Planned) -> Result<(), GitEr
 fn link(work: &Path, git_dir: &Path) -> Result<(), GitError> {
     let path = work.join(".git");
     let to = way(work, git_dir);
-    let written = fs::write(&path, format!("gitdir: {}\n", to.display()));
+    let text = format!("gitdir: {}\n", to.display());
+    let written = unfollowed::put(&path, text.as_bytes());
     written.map_err(GitError::file("write", &path))
 }
 
