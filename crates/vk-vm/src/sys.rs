@@ -28,6 +28,16 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
+/// Makes a copy of this process, which must have one thread: nothing in the parent, its number; the
+/// copy gets none.
+pub(crate) fn fork() -> io::Result<Option<rustix::process::Pid>> {
+    // SAFETY: with one thread no lock can be held by another that the copy does not have.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(rustix::process::Pid::from_raw(pid)),
+    }
+}
+
 /// Marks every descriptor from 3 on, but `kept`, to be closed by the next `exec`, whoever opened it.
 pub(crate) fn close_descriptors_on_exec(kept: Option<i32>) -> io::Result<()> {
     // SAFETY: close_range with CLOSE_RANGE_CLOEXEC only sets a flag on descriptors; none is closed

@@ -1,12 +1,13 @@
 //! `vk guest …`: the boot bundle, and the hidden stages of a VM's confinement.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use vk_vm::bundle::{Pack, pack};
-use vk_vm::confine::{Walls, enter, execute, hold};
+use vk_vm::confine::{Walled, Walls, enter, execute, hold, run_walled};
 
 use crate::start::run_async;
 
@@ -135,11 +136,22 @@ struct NetworkArguments {
     pasta: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Stage {
     Enter,
     Hold,
     Exec,
+    Beside(BesideArguments),
+}
+
+#[derive(Debug, Args)]
+struct BesideArguments {
+    /// The walls, as JSON.
+    walled: String,
+    /// What runs in them.
+    program: PathBuf,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -193,11 +205,16 @@ fn run_stage(arguments: &ConfineArguments) -> anyhow::Result<ExitCode> {
     } else {
         Walls::Required
     };
-    match arguments.stage {
+    match &arguments.stage {
         Stage::Enter => enter(walls).context("cannot confine"),
         Stage::Hold => hold(walls)
             .map(|()| ExitCode::SUCCESS)
             .context("cannot hold"),
         Stage::Exec => Err(execute(walls)).context("cannot confine a program"),
+        Stage::Beside(arguments) => {
+            let walled: Walled = serde_json::from_str(&arguments.walled)
+                .context("the walls make no sense to this program")?;
+            Ok(run_walled(&walled, &arguments.program, &arguments.args))
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::sys;
 
 /// What a confined program's user is inside its namespace: not root, so that an exec gives it
 /// nothing even before the bounding set is looked at.
-const INSIDE: u32 = 1000;
+pub(super) const INSIDE: u32 = 1000;
 
 /// The third stage: builds the walls and executes the program that stdin describes.
 ///

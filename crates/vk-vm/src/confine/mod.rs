@@ -1,4 +1,5 @@
-//! Walls around every host process that a guest can reach: the VMM and the vsock daemon.
+//! Walls around every host process that a guest can reach, the VMM and the vsock daemon, and around
+//! those that read what others wrote.
 //!
 //! Three stages, each an exec of this same program (a user namespace needs a single-threaded
 //! process, and the owner of a VM is none):
@@ -11,6 +12,10 @@
 //! 3. **exec** makes one program's own user, mount, PID, network, IPC, UTS and cgroup namespaces,
 //!    pivots into a view of only what the program needs, gives up every capability, sets
 //!    `no_new_privs`, forbids core dumps and dangerous system calls, and executes the program.
+//!
+//! A program that is one of many that come and go, as each git of the host's, has a stage of its own:
+//! **beside** ([`run_walled`]) makes the same walls around it, leaves it its owner's streams, and the
+//! host's network where that is what it is for.
 //!
 //! Paths are the same inside a view as outside, so a program's arguments need no translation, and
 //! what it says in errors can be found.
@@ -28,6 +33,7 @@ mod owner;
 mod program;
 mod system_calls;
 mod view;
+mod walled;
 
 pub use enter::enter;
 pub use error::ConfineError;
@@ -37,6 +43,7 @@ pub use needs::needed_by;
 pub use order::{Exit, INHERITED};
 pub use owner::{Holder, Launched};
 pub use program::{Access, Confinement, Confines, Place, Program, Walls};
+pub use walled::{UNWALLED, Walled, run_walled};
 
 pub(crate) use anticipated::Anticipated;
 
