@@ -9,6 +9,7 @@ use vk_hub_proto::dispatch::GuestSize;
 use vk_hub_proto::job::{CiJob, JobResult};
 use vk_image::{Rules, Store};
 use vk_vm::Vmm;
+use vk_vm::confine::Confinement;
 
 use crate::git::SourceBounds;
 
@@ -25,6 +26,8 @@ pub struct JobContext {
     pub node: NodeName,
     /// What starts its VM.
     pub vmm: Arc<dyn Vmm>,
+    /// Walls around the host's programs that read what others wrote: its git.
+    pub confinement: Confinement,
     /// Where its image comes from.
     pub images: Images,
     /// Where its artifacts go, and those of earlier jobs come from.

@@ -19,6 +19,7 @@ mod test_server;
 #[cfg(test)]
 mod tests;
 mod unfollowed;
+mod walls;
 
 pub(crate) use checkout::Wanted;
 pub use collect::{CollectedSources, Gone, collect_sources};
@@ -31,3 +32,5 @@ pub(crate) use lfs::{Lfs, Pulled};
 pub(crate) use mirror::{Mirror, name_of_project, name_of_url};
 pub use room::SourceBounds;
 pub(crate) use submodules::{Rewrites, Site, Updated, update};
+pub(crate) use walls::GitWalls;
+pub use walls::try_git;

@@ -31,6 +31,6 @@ pub use context::{
     JobDirs, JobPlan, JobState, NodeName, StateSender,
 };
 pub use error::DriverError;
-pub use git::{CollectedSources, Gone, SourceBounds, collect_sources};
+pub use git::{CollectedSources, Gone, SourceBounds, collect_sources, try_git};
 pub use run::run;
 pub use vk_stage_core::Stop;

@@ -9,9 +9,9 @@ use vk_guest_proto::limits::MAX_DIRECTORIES;
 use vk_hub_proto::job::{FailureClass, HookName};
 
 use crate::git::{
-    Credential, Disks, Fetched, GitError, HostGit, Image, Kept, Lfs, Mirror, Places, Pulled,
-    Rewrites, Site, TreeBounds, Trees, Updated, Wanted, check_out_at, lend, name_of_project,
-    name_of_url, update,
+    Credential, Disks, Fetched, GitError, GitWalls, HostGit, Image, Kept, Lfs, Mirror, Places,
+    Pulled, Rewrites, Site, TreeBounds, Trees, Updated, Wanted, check_out_at, lend,
+    name_of_project, name_of_url, update,
 };
 use crate::job::{Job, Sourcing};
 use crate::settings::{CLEAN_FLAGS, Strategy};
@@ -161,7 +161,10 @@ async fn bring(job: &Job, attempt: u32) -> Result<Sourced, (bool, String)> {
     let (brought, kept) = if job.settings.strategy.has_sources() {
         let fetched = fetch(job, &tree, attempt).await.map_err(|error| {
             (
-                matches!(error, GitError::Start(_) | GitError::File { .. }),
+                matches!(
+                    error,
+                    GitError::Start(_) | GitError::Walls(_) | GitError::File { .. }
+                ),
                 error.to_string(),
             )
         })?;
@@ -199,7 +202,8 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<
     let sources = &spec.sources;
     let dirs = &job.context.dirs;
     let trees = Trees::within(TreeBounds::of_disk(job.context.plan.disk_bytes));
-    let git = HostGit::new(job.file("git-home"))?;
+    let walls = GitWalls::new(&job.context.confinement).await?;
+    let git = HostGit::new(job.file("git-home"))?.behind(walls);
     let git = git.within(dirs.bounds).holding(trees);
     let private = job.file(&format!("credential-{attempt}"));
     let ca = match &spec.server_ca_pem {
@@ -215,7 +219,7 @@ async fn fetch(job: &Job, tree: &Path, attempt: u32) -> Result<(Brought, Option<
     let format = sources.object_format;
     let name = name_of_project(&spec.server_url, spec.job.project_id, format);
     let mirror = Mirror::open(root, git.clone(), &name, format).await?;
-    let fetched = mirror.fetch(sources, credential.settings()).await?;
+    let fetched = mirror.fetch(sources, credential.way()).await?;
     let settings = &job.settings.git;
     let wanted = Wanted {
         sources,

@@ -6,6 +6,8 @@
     reason = "what a test finds otherwise than it must be ends it"
 )]
 
+#[path = "confinement/beside.rs"]
+mod beside;
 mod support;
 
 use std::fs::{self, File};

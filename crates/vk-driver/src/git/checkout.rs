@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use vk_hub_proto::job::{ObjectFormat, Sources};
+use vk_vm::confine::Place;
 
 use super::fetch::Fetched;
 use super::host::{GitError, HostGit, Protocols};
@@ -112,7 +113,9 @@ impl Tree {
         }
         fetch.extend(["--", &url]);
         fetch.extend(of.refspecs.iter().map(String::as_str));
-        self.run("bring the commits into the job's tree", &fetch)
+        let git = mirror.read_by(&self.git);
+        let what = "bring the commits into the job's tree";
+        git.run(what, Protocols::File, &[], &self.args(&fetch))
             .await?;
         hide_mirror(&self.git_dir.join("FETCH_HEAD"), &url, of.url)?;
         hide_mirror(&self.git_dir.join("logs"), &url, of.url)
@@ -160,7 +163,7 @@ pub(crate) async fn check_out(
 ) -> Result<Tree, GitError> {
     let sources = wanted.sources;
     let tree = Tree {
-        git: mirror.read_by(git),
+        git: mirror.read_by(git).seeing(&[Place::write(tree)]),
         work: tree.to_owned(),
         git_dir: tree.join(".git"),
     };

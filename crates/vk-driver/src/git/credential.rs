@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use vk_hub_proto::Secret;
+use vk_vm::confine::Place;
 
 use super::host::GitError;
 
@@ -15,7 +16,14 @@ use super::host::GitError;
 pub(crate) struct Credential {
     dir: PathBuf,
     origin: String,
-    settings: Vec<(String, String)>,
+    way: Way,
+}
+
+/// What git is told and shown on the way to a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Way {
+    pub(super) settings: Vec<(String, String)>,
+    pub(super) places: Vec<Place>,
 }
 
 impl Credential {
@@ -42,7 +50,14 @@ impl Credential {
         let made = DirBuilder::new().mode(0o700).create(&dir);
         made.map_err(GitError::file("make", &dir))?;
         let credential = Credential {
-            settings: settings(&origin, &file, ca),
+            way: Way {
+                settings: settings(&origin, &file, ca),
+                places: [Some(dir.as_path()), ca]
+                    .into_iter()
+                    .flatten()
+                    .map(Place::read)
+                    .collect(),
+            },
             origin,
             dir,
         };
@@ -58,8 +73,8 @@ impl Credential {
     }
 
     /// What git is told on the way to its server.
-    pub(crate) fn settings(&self) -> &[(String, String)] {
-        &self.settings
+    pub(crate) fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Its server: scheme, host and port.
@@ -144,7 +159,7 @@ mod tests {
         let private = dir.path().join("c");
         let token = Secret::from("tok-en");
         let credential = Credential::new(private.clone(), "https://h/p.git", &token, None).unwrap();
-        for (_, value) in credential.settings() {
+        for (_, value) in &credential.way().settings {
             assert!(!value.contains("tok-en"));
         }
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

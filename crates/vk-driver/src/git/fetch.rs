@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use vk_hub_proto::job::{RefType, Sources};
 
+use super::credential::Way;
 use super::host::GitError;
 use super::mirror::Mirror;
 
@@ -25,11 +26,7 @@ pub(crate) struct Fetched {
 
 impl Mirror {
     /// Brings what the job's sources name, with the job's own token, and the repository's tags.
-    pub(crate) async fn fetch(
-        &self,
-        sources: &Sources,
-        settings: &[(String, String)],
-    ) -> Result<Fetched, GitError> {
+    pub(crate) async fn fetch(&self, sources: &Sources, way: &Way) -> Result<Fetched, GitError> {
         if !is_commit(&sources.sha) {
             return Err(GitError::Spec {
                 what: "commit",
@@ -39,7 +36,7 @@ impl Mirror {
         let refspecs = refspecs(sources)?;
         let mut waits = REF_WAITS.iter();
         loop {
-            let error = match self.fetch_refs(sources, &refspecs, settings).await {
+            let error = match self.fetch_refs(sources, &refspecs, way).await {
                 Ok(()) => break,
                 Err(error) => error,
             };
@@ -48,7 +45,7 @@ impl Mirror {
             }
             match waits.next() {
                 Some(wait) => tokio::time::sleep(*wait).await,
-                None => return self.fetch_branch(sources, settings).await,
+                None => return self.fetch_branch(sources, way).await,
             }
         }
         self.check(sources).await?;
@@ -59,13 +56,9 @@ impl Mirror {
     }
 
     /// The pipeline's ref is gone: its branch, if that still has the commit (STAGE-38).
-    async fn fetch_branch(
-        &self,
-        sources: &Sources,
-        settings: &[(String, String)],
-    ) -> Result<Fetched, GitError> {
+    async fn fetch_branch(&self, sources: &Sources, way: &Way) -> Result<Fetched, GitError> {
         let refspecs = vec![own_refspec(sources)?];
-        self.fetch_refs(sources, &refspecs, settings).await?;
+        self.fetch_refs(sources, &refspecs, way).await?;
         self.check(sources).await?;
         Ok(Fetched {
             refspecs,
@@ -77,7 +70,7 @@ impl Mirror {
         &self,
         sources: &Sources,
         refspecs: &[String],
-        settings: &[(String, String)],
+        way: &Way,
     ) -> Result<(), GitError> {
         // The mirror has the server's names; where a job wants them is the job's.
         let names: Vec<_> = refspecs
@@ -87,7 +80,7 @@ impl Mirror {
                 Some(format!("{source}:{source}"))
             })
             .collect();
-        self.bring(&sources.repo_url, &names, true, settings).await
+        self.bring(&sources.repo_url, &names, true, way).await
     }
 
     /// Whether the commit is here, where this job may have it from.

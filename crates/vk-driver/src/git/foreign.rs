@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use vk_oci::{is_no_servers, means_this_host};
 
-use super::credential::{Credential, origin};
+use super::credential::{Credential, Way, origin};
 use super::host::{HostGit, PROXIES};
 
 /// The first git that can be told at which address a name is (`http.curloptResolve`).
@@ -15,11 +15,7 @@ const PINS: (u32, u32) = (2, 37);
 ///
 /// # Errors
 /// Why this node does not go there.
-pub(super) async fn settings(
-    url: &str,
-    own: &Credential,
-    git: &HostGit,
-) -> Result<Vec<(String, String)>, String> {
+pub(super) async fn settings(url: &str, own: &Credential, git: &HostGit) -> Result<Way, String> {
     let mut settings = vec![
         ("credential.helper".to_owned(), String::new()),
         ("http.followRedirects".to_owned(), "false".to_owned()),
@@ -31,7 +27,10 @@ pub(super) async fn settings(
         };
         settings.extend(pin.map(|pin| ("http.curloptResolve".to_owned(), pin)));
     }
-    Ok(settings)
+    Ok(Way {
+        settings,
+        places: Vec::new(),
+    })
 }
 
 /// What was looked at is where git goes, whatever the name means a moment later: by a git that knows of
@@ -249,10 +248,12 @@ mod tests {
         let fine = settings("http://198.51.100.9/x.git", &own, &git)
             .await
             .unwrap();
-        let has = |name: &str, value: &str| fine.contains(&(name.to_owned(), value.to_owned()));
+        let has =
+            |name: &str, value: &str| fine.settings.contains(&(name.to_owned(), value.to_owned()));
         assert!(has("credential.helper", "") && has("http.followRedirects", "false"));
         assert!(
             !fine
+                .settings
                 .iter()
                 .any(|(name, _)| name.contains("helper") && name.contains("192"))
         );

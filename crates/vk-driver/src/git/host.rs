@@ -10,11 +10,13 @@ use super::extent::Trees;
 use super::limits::Limits;
 use super::lock::{Lock, Shared};
 use super::room::SourceBounds;
+use super::walls::{GitWalls, PATH};
 use command_fds::CommandFdExt as _;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
+use vk_vm::confine::{Place, UNWALLED};
 
 /// What is kept of what git says.
 const SAID_MAX: usize = 64 << 10;
@@ -43,6 +45,12 @@ pub(crate) enum GitError {
     /// It could not be started.
     #[error("the node's git cannot be run (package git): {0}")]
     Start(#[source] std::io::Error),
+    /// There are no walls around it, so it was not run.
+    #[error(
+        "the node's git cannot be confined: {}; `vk check` tries it and says what to do",
+        .0.trim_end()
+    )]
+    Walls(String),
     /// It failed, and says why.
     #[error("git cannot {what}: {}", .said.trim_end())]
     Failed {
@@ -163,6 +171,10 @@ pub(crate) struct HostGit {
     pub(super) trees: Trees,
     /// Locks of what it works on, which it has as long as the job keeps them.
     locks: Vec<Shared>,
+    /// Walls around it; none where the operator wants none.
+    walls: Option<GitWalls>,
+    /// What it sees beside its home.
+    seen: Vec<Place>,
 }
 
 impl HostGit {
@@ -174,6 +186,8 @@ impl HostGit {
             bounds: SourceBounds::default(),
             trees: Trees::default(),
             locks: Vec::new(),
+            walls: None,
+            seen: Vec::new(),
         })
     }
 
@@ -185,6 +199,18 @@ impl HostGit {
     /// With no larger trees than these may be.
     pub(crate) fn holding(self, trees: Trees) -> HostGit {
         HostGit { trees, ..self }
+    }
+
+    /// Behind these walls, where there are any.
+    pub(crate) fn behind(self, walls: Option<GitWalls>) -> HostGit {
+        HostGit { walls, ..self }
+    }
+
+    /// Seeing this, too, where it is there.
+    pub(super) fn seeing(&self, places: &[Place]) -> HostGit {
+        let mut git = self.clone();
+        git.seen.extend_from_slice(places);
+        git
     }
 
     /// Under this lock, beside those it has.
@@ -268,7 +294,10 @@ impl HostGit {
         args: &[OsString],
     ) -> Result<Ready, GitError> {
         let limits = Limits::of(&self.bounds);
-        let mut command = limits.command();
+        let mut command = match &self.walls {
+            Some(walls) => walls.command(&self.home, &self.seen, protocols, limits)?,
+            None => limits.command(),
+        };
         command.env_clear();
         for name in PROXIES.iter().chain([&OF_JOB]) {
             if let Some(value) = std::env::var_os(name) {
@@ -280,7 +309,7 @@ impl HostGit {
             Protocols::File => "file",
         };
         command
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("PATH", PATH)
             .env("HOME", &self.home)
             .env("LC_ALL", "C")
             .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -327,15 +356,21 @@ impl HostGit {
             .kill_on_drop(true);
         let locks: Vec<_> = self.locks.iter().filter_map(Shared::get).collect();
         let ran = inherit(command, &locks).map_err(GitError::Start)?;
-        Ok(Ready { ran, locks, limits })
+        Ok(Ready {
+            ran,
+            locks,
+            limits,
+            walled: self.walls.is_some(),
+        })
     }
 }
 
-/// A git that can be started, the locks that it has, and its limits.
+/// A git that can be started, the locks that it has, its limits, and whether there are walls.
 struct Ready {
     ran: Command,
     locks: Vec<Lock>,
     limits: Limits,
+    walled: bool,
 }
 
 /// Gives a program, and whatever that starts, locks under the numbers that they have here.
@@ -352,6 +387,7 @@ async fn finish<T, F: Future<Output = T>>(
         mut ran,
         locks,
         limits,
+        walled,
     }: Ready,
     input: &[u8],
     read: impl FnOnce(Option<ChildStdout>) -> F,
@@ -373,6 +409,9 @@ async fn finish<T, F: Future<Output = T>>(
     group.over = matches!(finished, Ok(Ok(_)));
     match finished {
         Ok(Ok((status, out, _))) if status.success() => Ok(out),
+        Ok(Ok((status, _, said))) if walled && status.code() == Some(UNWALLED.into()) => {
+            Err(GitError::Walls(said))
+        }
         Ok(Ok((status, _, said))) if said.trim().is_empty() => {
             Err(limits.failed(what, status.to_string()))
         }

@@ -10,6 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use vk_vm::confine::Place;
+
 use super::checkout::{FromMirror, Tree, Wanted, check_out};
 use super::host::{GitError, HostGit};
 use super::lock::Lock;
@@ -89,7 +91,10 @@ impl Kept {
     ) -> Result<Tree, GitError> {
         let work = self.root().join(below);
         let tree = Tree {
-            git: mirror.read_by(git).under(&self.lock),
+            git: mirror
+                .read_by(git)
+                .under(&self.lock)
+                .seeing(&[Place::write(&work)]),
             git_dir: work.join(".git"),
             work,
         };

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use vk_hub_proto::Secret;
+use vk_vm::confine::Place;
 
 use super::checkout::Tree;
 use super::credential::Credential;
@@ -302,7 +303,8 @@ async fn place(tree: &Tree, granted: &Path, files: &[File]) -> Result<(), GitErr
     let args = tree.args(&["checkout-index", "-f", "-u", "-z", "--stdin"]);
     let what = "put the LFS files in place";
     age(&tree.git_dir)?;
-    tree.git.feed(what, &settings, &args, &paths).await?;
+    let git = tree.git.seeing(&[Place::read(granted)]);
+    git.feed(what, &settings, &args, &paths).await?;
     age(&tree.git_dir)
 }
 

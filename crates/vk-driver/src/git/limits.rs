@@ -39,9 +39,9 @@ const MEMORY_SIGNS: [&str; 3] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Bytes of one file that it writes.
-    file: u64,
+    pub(super) file: u64,
     /// Bytes of memory of each of its processes.
-    memory: u64,
+    pub(super) memory: u64,
 }
 
 impl Limits {

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use vk_hub_proto::job::ObjectFormat;
+use vk_vm::confine::Place;
 
+use super::credential::Way;
 use super::host::{GitError, HostGit, Protocols};
 use super::lock::Lock;
 use super::room::{self, Room};
@@ -32,9 +34,13 @@ impl Mirror {
         let lock_path = root.join(format!("{name}.lock"));
         let lock = Lock::take(&lock_path).await?;
         room::date(&lock_path);
+        let own = [
+            Place::write(&path),
+            Place::write(path.with_extension("new")),
+        ];
         let mirror = Mirror {
             path,
-            git: git.under(&lock),
+            git: git.under(&lock).seeing(&own),
             format,
             lock,
         };
@@ -72,6 +78,7 @@ impl Mirror {
                 _ => {}
             }
         }
+        fs::create_dir_all(&new).map_err(GitError::file("make", &new))?;
         let format = match format {
             ObjectFormat::Sha1 => "sha1",
             ObjectFormat::Sha256 => "sha256",
@@ -92,7 +99,7 @@ impl Mirror {
 
     /// A git that reads from the mirror: it has its lock.
     pub(super) fn read_by(&self, git: &HostGit) -> HostGit {
-        git.under(&self.lock)
+        git.under(&self.lock).seeing(&[Place::read(&self.path)])
     }
 
     /// The URL of the mirror, for a job's own fetch.
@@ -108,7 +115,7 @@ impl Mirror {
         url: &str,
         sources: &[String],
         tags: bool,
-        settings: &[(String, String)],
+        way: &Way,
     ) -> Result<(), GitError> {
         let mut args = self.args(&[
             "fetch",
@@ -130,13 +137,15 @@ impl Mirror {
             args.push(format!("+{all}").into());
         }
         let what = "fetch the repository";
-        let error = match self.git.run(what, Protocols::Http, settings, &args).await {
+        let git = self.git.seeing(&way.places);
+        let settings = &way.settings;
+        let error = match git.run(what, Protocols::Http, settings, &args).await {
             Err(error) if is_stale(error.said()) => error,
             done => return done.map(drop),
         };
         tracing::info!(%error, "a mirror is made anew: {}", self.path.display());
         self.make(self.format).await?;
-        let again = self.git.run(what, Protocols::Http, settings, &args).await;
+        let again = git.run(what, Protocols::Http, settings, &args).await;
         again.map(drop)
     }
 

@@ -6,6 +6,7 @@ mod kept;
 mod lfs;
 mod refs;
 mod submodules;
+mod walls;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +15,27 @@ use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 use vk_hub_proto::Secret;
 use vk_hub_proto::job::Sources;
+use vk_vm::confine::{Confinement, Walls};
 
 use super::checkout::Tree;
 use super::checkout::check_out;
 use super::test_server::GitServer;
 use super::{
-    Credential, Fetched, GitError, HostGit, Mirror, SourceBounds, Wanted, name_of_project,
+    Credential, Fetched, GitError, GitWalls, HostGit, Mirror, SourceBounds, Wanted, name_of_project,
 };
 use crate::settings::{FetchFlags, Tags};
+
+/// Behind walls where the built programs are, as on a node; elsewhere without.
+pub(super) async fn behind(git: HostGit) -> HostGit {
+    let Some(root) = std::env::var_os("VK_TEST_ROOT") else {
+        return git;
+    };
+    let confinement = Confinement {
+        helper: Path::new(&root).join("bin/vk"),
+        walls: Walls::Required,
+    };
+    git.behind(GitWalls::new(&confinement).await.unwrap())
+}
 
 /// What is enough for every repository here that is no attack.
 const GIT_MEMORY: u64 = 128 << 20;
@@ -125,6 +139,7 @@ impl World {
             git_memory: GIT_MEMORY,
             ..SourceBounds::default()
         });
+        let git = behind(git).await;
         self.bring_by(git, sources, flags, (token, tree)).await
     }
 
@@ -143,7 +158,7 @@ impl World {
         let format = sources.object_format;
         let name = name_of_project("http://gitlab.example.com", 3, format);
         let mirror = Mirror::open(&mirrors, home.clone(), &name, format).await?;
-        let fetched = mirror.fetch(sources, credential.settings()).await?;
+        let fetched = mirror.fetch(sources, credential.way()).await?;
         let clean = ["-ffdx".to_owned()];
         let wanted = Wanted {
             sources,

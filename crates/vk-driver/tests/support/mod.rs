@@ -128,6 +128,10 @@ impl Node {
                 revision: "test".to_owned(),
             },
             vmm,
+            confinement: Confinement {
+                helper: self.root.join("bin/vk"),
+                walls: Walls::Required,
+            },
             images: Images {
                 store: self.store.clone(),
                 rules: Rules {

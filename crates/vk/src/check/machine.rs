@@ -52,14 +52,21 @@ fn walls(config: &Config) -> Confinement {
 
 pub(super) async fn confinement(config: &Config) -> Found {
     let confinement = walls(config);
-    let ended = match Holder::start(&confinement).await {
-        Ok(holder) => holder.end().await,
-        Err(error) => Err(error),
+    let tried = async {
+        Holder::start(&confinement).await?.end().await?;
+        let scratch = scratch()?;
+        let git = vk_driver::try_git(&confinement, scratch.path()).await;
+        git.map_err(anyhow::Error::from_boxed)
     };
-    match (ended, config.vm.unconfined) {
-        (Ok(()), false) => Found::ok("namespaces, a view of its own and no capabilities"),
-        (Ok(()), true) => Found::warn(
-            "switched off: whoever escapes from a guest is this user on this host",
+    match (tried.await, config.vm.unconfined) {
+        (Ok(git), false) => Found::ok(format!(
+            "namespaces, a view of its own and no capabilities, for guests and for the host's git{}",
+            git.map(|version| format!(" ({version})"))
+                .unwrap_or_default()
+        )),
+        (Ok(_), true) => Found::warn(
+            "switched off: whoever escapes from a guest, or from git by what a repository holds, \
+             is this user on this host",
             "leave executor.vm.unconfined out where the host can confine",
         ),
         (Err(error), _) => Found::fail(

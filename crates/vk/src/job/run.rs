@@ -91,6 +91,7 @@ async fn prepare(arguments: &RunArguments, spec: CiJob) -> anyhow::Result<JobCon
             revision: "release".to_owned(),
         },
         vmm,
+        confinement: confinement_of_git(arguments),
         images: Images {
             store,
             rules: Rules {
@@ -113,16 +114,34 @@ async fn prepare(arguments: &RunArguments, spec: CiJob) -> anyhow::Result<JobCon
     })
 }
 
-async fn vmm(arguments: &RunArguments, state: &Path) -> anyhow::Result<Arc<dyn Vmm>> {
+fn confinement(arguments: &RunArguments) -> Confinement {
     let walls = if arguments.unconfined {
         Walls::Off
     } else {
         Walls::Required
     };
-    let confinement = Confinement {
+    Confinement {
         walls,
         ..Confinement::default()
-    };
+    }
+}
+
+/// The VMs' walls, and none where the job runs without a VM, for tests.
+fn confinement_of_git(arguments: &RunArguments) -> Confinement {
+    let confinement = confinement(arguments);
+    #[cfg(feature = "process-vmm")]
+    if arguments.process_vmm.is_some() {
+        let walls = Walls::Off;
+        return Confinement {
+            walls,
+            ..confinement
+        };
+    }
+    confinement
+}
+
+async fn vmm(arguments: &RunArguments, state: &Path) -> anyhow::Result<Arc<dyn Vmm>> {
+    let confinement = confinement(arguments);
     #[cfg(feature = "process-vmm")]
     if let Some(agent) = &arguments.process_vmm {
         anyhow::ensure!(

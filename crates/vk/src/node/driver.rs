@@ -95,6 +95,7 @@ fn context(
             revision: "release".to_owned(),
         },
         vmm,
+        confinement: settings.confinement_of_git(),
         images: Images {
             store,
             rules: settings.images.rules(settings.image.clone()),

@@ -92,18 +92,31 @@ impl JobSettings {
         }
     }
 
-    /// Makes ready to start VMs. What is found out about KVM is remembered in the state directory,
-    /// so that the daemon's start asks and its jobs do not.
-    pub(crate) async fn vmm(&self) -> anyhow::Result<Arc<dyn Vmm>> {
+    fn confinement(&self) -> Confinement {
         let walls = if self.unconfined {
             Walls::Off
         } else {
             Walls::Required
         };
-        let confinement = Confinement {
+        Confinement {
             walls,
             ..Confinement::default()
-        };
+        }
+    }
+
+    /// Walls around the host's git: the VMs', and none where jobs run without a VM, for tests.
+    pub(crate) fn confinement_of_git(&self) -> Confinement {
+        let mut confinement = self.confinement();
+        if self.process_agent.is_some() {
+            confinement.walls = Walls::Off;
+        }
+        confinement
+    }
+
+    /// Makes ready to start VMs. What is found out about KVM is remembered in the state directory,
+    /// so that the daemon's start asks and its jobs do not.
+    pub(crate) async fn vmm(&self) -> anyhow::Result<Arc<dyn Vmm>> {
+        let confinement = self.confinement();
         if let Some(agent) = &self.process_agent {
             anyhow::ensure!(
                 self.network == NetMode::None,

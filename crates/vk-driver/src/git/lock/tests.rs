@@ -1,6 +1,9 @@
 use std::process::{Command, Stdio};
 
+use vk_vm::confine::Place;
+
 use super::super::HostGit;
+use super::super::tests::behind;
 use super::*;
 
 /// What comes comes within this.
@@ -39,11 +42,16 @@ const DIR: &str = "VK_TEST_LOCK_DIR";
 /// A git that waits for the end of what comes out of a pipe.
 async fn slow(git: &HostGit, dir: &Path) -> Result<(), GitError> {
     let wait = format!(
-        "!exec < {0}/pipe; echo $VK_JOB > {0}/ran; mv {0}/ran {0}/runs; cat",
+        "!exec < {0}/pipe; echo $VK_JOB > {0}/runs; cat",
         dir.display()
     );
     let settings = [("alias.slow".to_owned(), wait)];
     git.feed("wait", &settings, &["slow".into()], b"").await
+}
+
+async fn git_of(dir: &Path, lock: &Lock) -> HostGit {
+    let git = behind(HostGit::new(dir.join("home")).unwrap()).await;
+    git.seeing(&[Place::write(dir)]).under(lock)
 }
 
 /// No test: a job's process that is killed in mid git.
@@ -54,7 +62,7 @@ async fn holder_process() {
     };
     let dir = Path::new(&dir);
     let lock = Lock::take(&dir.join("lock")).await.unwrap();
-    let git = HostGit::new(dir.join("home")).unwrap().under(&lock);
+    let git = git_of(dir, &lock).await;
     slow(&git, dir).await.unwrap();
 }
 
@@ -64,7 +72,8 @@ async fn runs(dir: &Path) -> File {
     let mut both = OpenOptions::new();
     let pipe = both.read(true).write(true).open(dir.join("pipe")).unwrap();
     tokio::time::timeout(SOON, async {
-        while !dir.join("runs").exists() {
+        let said = || fs::read_to_string(dir.join("runs")).unwrap_or_default();
+        while !said().ends_with('\n') {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -111,7 +120,7 @@ async fn a_git_that_is_given_up_is_gone_before_its_lock_is_free() {
     pipe(dir);
     let path = dir.join("lock");
     let lock = Lock::take(&path).await.unwrap();
-    let git = HostGit::new(dir.join("home")).unwrap().under(&lock);
+    let git = git_of(dir, &lock).await;
     let given_up = {
         let (git, dir) = (git.clone(), dir.to_owned());
         tokio::spawn(async move { slow(&git, &dir).await })

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::modules::Planned;
 use super::{Site, way};
 use crate::git::checkout::FromMirror;
+use crate::git::credential::Way;
 use crate::git::foreign;
 use crate::git::host::GitError;
 use crate::git::mirror::{Mirror, name_of_url};
@@ -29,8 +30,8 @@ pub(super) async fn bring(site: &Site, mut one: Planned) -> Result<Planned, GitE
 }
 
 async fn fetch_and_check_out(site: &Site, one: &mut Planned) -> Result<(), GitError> {
-    let settings = if site.credential.is_for(&one.url) {
-        site.credential.settings().to_vec()
+    let road = if site.credential.is_for(&one.url) {
+        site.credential.way().clone()
     } else {
         foreign::settings(&one.url, &site.credential, &one.tree.git)
             .await
@@ -42,7 +43,7 @@ async fn fetch_and_check_out(site: &Site, one: &mut Planned) -> Result<(), GitEr
     let name = name_of_url(&one.url, site.format);
     let git = one.tree.git.clone();
     let mirror = Mirror::open(&site.mirrors, git, &name, site.format).await?;
-    fetch(site, one, &mirror, &settings).await?;
+    fetch(site, one, &mirror, &road).await?;
     let tree = &one.tree;
     // Where all its parents' repositories lie, the top one's too.
     let top = |dir: &&Path| dir.file_name().is_some_and(|name| name == ".git");
@@ -82,16 +83,11 @@ fn link(work: &Path, git_dir: &Path) -> Result<(), GitError> {
 
 /// Fetches what is needed into the mirror. The server's own branch is always asked for: a fetch of
 /// nothing but a commit that is here would not ask the server, and the job's token be no key.
-async fn fetch(
-    site: &Site,
-    one: &mut Planned,
-    mirror: &Mirror,
-    settings: &[(String, String)],
-) -> Result<(), GitError> {
+async fn fetch(site: &Site, one: &mut Planned, mirror: &Mirror, way: &Way) -> Result<(), GitError> {
     let head = format!("HEAD:{HEAD}");
     let heads = "refs/heads/*:refs/heads/*".to_owned();
     let all = one.depth == 0 || site.wanted.remote;
-    let bring = async |what: &[String]| mirror.bring(&one.url, what, all, settings).await;
+    let bring = async |what: &[String]| mirror.bring(&one.url, what, all, way).await;
     let first = if all {
         vec![head.clone(), heads.clone()]
     } else {

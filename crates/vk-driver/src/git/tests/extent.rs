@@ -66,7 +66,7 @@ impl World {
 
     async fn job_within(&self, bounds: TreeBounds, sources: &Sources) -> Result<(), GitError> {
         let home = HostGit::new(self.dir.path().join("home"))?;
-        self.job_by(home.holding(Trees::within(bounds)), sources)
+        self.job_by(behind(home.holding(Trees::within(bounds))).await, sources)
             .await
     }
 
@@ -76,7 +76,8 @@ impl World {
             git_memory,
             ..SourceBounds::default()
         };
-        self.job_by(home.within(bounds), sources).await
+        self.job_by(behind(home.within(bounds)).await, sources)
+            .await
     }
 
     async fn job_by(&self, git: HostGit, sources: &Sources) -> Result<(), GitError> {
@@ -171,7 +172,7 @@ async fn trees_of_one_job_share_their_bound() {
         ..BOUNDS
     };
     let home = HostGit::new(world.dir.path().join("home")).unwrap();
-    let git = home.holding(Trees::within(bounds));
+    let git = behind(home).await.holding(Trees::within(bounds));
     let flags = FetchFlags::default();
     let bring = async |to: &str| {
         let git = git.clone();

@@ -21,7 +21,7 @@ impl World {
 
     async fn check_out(&self, sources: &Sources, patience: Duration) -> (Tree, Option<Kept>) {
         let path = |name: &str| self.dir.path().join(name);
-        let git = HostGit::new(path("home")).unwrap();
+        let git = behind(HostGit::new(path("home")).unwrap()).await;
         let token = Secret::from("the-token");
         let credential =
             Credential::new(path("private-kept"), &sources.repo_url, &token, None).unwrap();
@@ -30,7 +30,7 @@ impl World {
         let mirrors = path("mirrors");
         let mirror = Mirror::open(&mirrors, git.clone(), &name, format);
         let mirror = mirror.await.unwrap();
-        let fetched = mirror.fetch(sources, credential.settings()).await.unwrap();
+        let fetched = mirror.fetch(sources, credential.way()).await.unwrap();
         let clean = ["-ffdx".to_owned()];
         let wanted = Wanted {
             sources,
@@ -212,7 +212,7 @@ async fn attributes_of_lfs_are_found_at_any_depth() {
     let has = async |sources: &Sources| {
         world.follow(sources).await;
         let path = |name: &str| world.dir.path().join(name);
-        let git = HostGit::new(path("home")).unwrap();
+        let git = behind(HostGit::new(path("home")).unwrap()).await;
         let name = name_of_project("http://gitlab.example.com", 3, sources.object_format);
         let mirrors = path("mirrors");
         let mirror = Mirror::open(&mirrors, git, &name, sources.object_format);
