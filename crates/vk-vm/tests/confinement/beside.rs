@@ -185,6 +185,12 @@ async fn a_program_beside_its_owner_ends_with_its_group_or_with_the_first_proces
         let all = tree(child.id());
         assert_eq!(all.len(), 3, "the stage, the first process and the shell");
         assert!(all.contains(&shell));
+        // By its environment each is found, whatever namespaces it is in.
+        for pid in &all {
+            let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
+            let mut entries = environ.split(|byte| *byte == 0);
+            assert!(entries.any(|entry| entry == b"OF_OWNER=it is"), "{pid}");
+        }
         let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         if by_group {
             rustix::process::kill_process_group(pid, rustix::process::Signal::KILL).unwrap();
