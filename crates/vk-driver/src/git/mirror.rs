@@ -34,8 +34,10 @@ impl Mirror {
         let lock_path = root.join(format!("{name}.lock"));
         let lock = Lock::take(&lock_path).await?;
         room::date(&lock_path);
+        // What a git wrote there as its settings the next job's would follow, with its credential.
         let own = [
             Place::write(&path),
+            Place::read(path.join("config")),
             Place::write(path.with_extension("new")),
         ];
         let mirror = Mirror {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::Command;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use vk_vm::confine::{Confinement, Place, Walled, Walls, needed_by};
 
@@ -22,7 +23,7 @@ const SHELL: &str = "/bin/sh";
 /// What of git's own programs has libraries that git itself has not.
 const TO_SERVERS: &str = "git-remote-http";
 /// What is needed on the way to a server: names, and authorities. What is not there is left out.
-const NETWORK: [&str; 13] = [
+const NETWORK: [&str; 20] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/host.conf",
@@ -32,8 +33,15 @@ const NETWORK: [&str; 13] = [
     "/etc/gnutls",
     "/etc/crypto-policies",
     "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/openssl.cnf",
     "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/openssl.cnf",
     "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates",
+    "/var/lib/ca-certificates",
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
 ];
@@ -65,11 +73,16 @@ impl GitWalls {
             programs.push(find(name)?);
         }
         let mut places = BTreeSet::from([Place::read(core)]);
+        // Each is asked of the loader: side by side, since the fetch waits for all.
+        let mut asked = JoinSet::new();
         for program in programs {
             let real = program.canonicalize();
             let real = real.map_err(GitError::file("find", &program))?;
-            places.extend(needed_by(&real, &[]).await.map_err(unknown)?);
+            asked.spawn(async move { needed_by(&real, &[]).await });
             places.insert(Place::read(program));
+        }
+        while let Some(needed) = asked.join_next().await {
+            places.extend(needed.map_err(unknown)?.map_err(unknown)?);
         }
         let modules: Vec<_> = places.iter().filter_map(of_c_library).flatten().collect();
         places.extend(modules);
@@ -179,6 +192,8 @@ pub async fn try_git(
     };
     let git = super::HostGit::new(scratch.join("git-home"))?.behind(Some(walls));
     let (what, args) = ("tell its version", ["--version".into()]);
+    // With a network of its own, and with the host's.
+    git.run(what, Protocols::Http, &[], &args).await?;
     let said = git.run(what, Protocols::File, &[], &args).await?;
     Ok(Some(said.trim().to_owned()))
 }
