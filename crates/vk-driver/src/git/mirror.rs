@@ -52,6 +52,11 @@ impl Mirror {
         Ok(mirror)
     }
 
+    #[cfg(test)]
+    pub(super) fn git(&self) -> &HostGit {
+        &self.git
+    }
+
     /// The job has what it needs: what is too much on this host goes (never what a job uses), and
     /// the next job may have the mirror.
     pub(crate) async fn done(self) {

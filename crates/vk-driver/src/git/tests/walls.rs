@@ -33,6 +33,7 @@ async fn seen(git: &HostGit, paths: &[&Path]) -> Vec<String> {
         "!for path in {}; do \
              [ -e $path ] && echo sees $path; \
              [ -d $path ] && {{ echo x >$path/new; }} 2>/dev/null && echo writes $path; \
+             [ -f $path ] && {{ : >>$path; }} 2>/dev/null && echo writes $path; \
          done; :",
         list.join(" ")
     );
@@ -84,6 +85,10 @@ async fn a_git_sees_its_home_and_what_it_is_for_and_nothing_else_of_the_host() {
     let told = seen(&git.seeing(&[Place::write(&own_dir)]), &paths).await;
     let (sees, writes) = (says("sees", &own_dir), says("writes", &own_dir));
     assert_eq!(told, [&*home_seen, &home_written, &sees, &writes]);
+    // The next job's git would follow its settings.
+    let config = own_dir.join("config");
+    let told = seen(own.git(), &[&own_dir, &config]).await;
+    assert_eq!(told, [&*sees, &writes, &says("sees", &config)]);
     let told = seen(&git.seeing(&credential.way().places), &paths).await;
     assert_eq!(told, [&*home_seen, &home_written, &says("sees", &private)]);
 }
