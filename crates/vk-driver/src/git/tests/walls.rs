@@ -33,7 +33,7 @@ async fn seen(git: &HostGit, paths: &[&Path]) -> Vec<String> {
         "!for path in {}; do \
              [ -e $path ] && echo sees $path; \
              [ -d $path ] && {{ echo x >$path/new; }} 2>/dev/null && echo writes $path; \
-             [ -f $path ] && {{ : >>$path; }} 2>/dev/null && echo writes $path; \
+             [ -f $path ] && {{ true >>$path; }} 2>/dev/null && echo writes $path; \
          done; :",
         list.join(" ")
     );
