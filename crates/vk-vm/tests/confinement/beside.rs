@@ -164,6 +164,19 @@ async fn a_signal_that_ends_a_program_beside_its_owner_is_said() {
 }
 
 #[tokio::test]
+async fn a_limit_of_the_owners_that_is_lower_stays() {
+    let Some(beside) = Beside::new().await else {
+        return;
+    };
+    let inner = beside.command("ulimit -f; ulimit -H -f");
+    let mut limited = Command::new("/bin/sh");
+    limited.args(["-c", "ulimit -f 7; exec \"$0\" \"$@\""]);
+    limited.arg(inner.get_program()).args(inner.get_args());
+    let ran = limited.env_clear().output().unwrap();
+    assert_eq!(text(&ran.stdout), "7\n7\n", "{ran:?}");
+}
+
+#[tokio::test]
 async fn a_program_without_its_walls_does_not_run() {
     let Some(mut beside) = Beside::new().await else {
         return;
