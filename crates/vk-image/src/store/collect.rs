@@ -60,19 +60,28 @@ impl Store {
         let unwanted = self.not_wanted(keep, &names)?;
         let mut collected = Collected::default();
         for (digest, bytes) in unwanted {
-            let Some(_lease) = Lock::try_exclusive(&self.lease_path(digest))? else {
+            if !self.let_go(digest, &mut names)? {
                 continue;
-            };
-            for name in names.of(digest) {
-                names.remove(&name);
             }
-            names.save(&self.names_path())?;
-            self.discard(digest)?;
             collected.images += 1;
             collected.bytes += bytes;
         }
         self.clear_downloads(Some(DOWNLOAD_IDLE))?;
         Ok(collected)
+    }
+
+    /// Removes an image with its names, unless it is in use; whether it went. The store's lock is held
+    /// alone.
+    pub(super) fn let_go(&self, digest: Digest, names: &mut Names) -> Result<bool, Error> {
+        let Some(_lease) = Lock::try_exclusive(&self.lease_path(digest))? else {
+            return Ok(false);
+        };
+        for name in names.of(digest) {
+            names.remove(&name);
+        }
+        names.save(&self.names_path())?;
+        self.discard(digest)?;
+        Ok(true)
     }
 
     fn not_wanted(&self, keep: Keep, names: &Names) -> Result<Vec<(Digest, u64)>, Error> {

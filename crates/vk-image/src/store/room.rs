@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use vk_oci::Digest;
 
 use crate::error::{Error, Short};
-use crate::lock::Lock;
 use crate::names::Names;
 use crate::record::Origin;
 
@@ -179,14 +178,9 @@ impl Store {
             if is_enough(self) {
                 break;
             }
-            let Some(_lease) = Lock::try_exclusive(&self.lease_path(digest))? else {
+            if !self.let_go(digest, &mut names)? {
                 continue;
-            };
-            for name in names.of(digest) {
-                names.remove(&name);
             }
-            names.save(&self.names_path())?;
-            self.discard(digest)?;
             tracing::info!(image = %digest, bytes, "an image went, to make room for others");
             collected.images += 1;
             collected.bytes += bytes;
