@@ -341,8 +341,9 @@ fn command_line(port: u32, accelerator: Accelerator, frequency_khz: Option<u64>)
          vk.dial=vsock:2:{port}"
     );
     if accelerator == Accelerator::Tcg {
-        // Each place that is patched for one processor costs a translation.
-        line.push_str(" noreplace-smp");
+        // Each place that is patched for one processor costs a translation. Memory that the kernel clears
+        // before it uses it guards a guest's users from one another, and a job is alone.
+        line.push_str(" noreplace-smp init_on_alloc=0");
     }
     if let Some(khz) = frequency_khz {
         // Reliable: on a busy host the guest's timer interrupts come late, and the kernel would take
