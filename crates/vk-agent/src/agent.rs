@@ -1,7 +1,7 @@
 //! What the streams of one agent share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use vk_guest_proto::{Failure, FailureCode, Mode, Purpose, Secret};
@@ -14,7 +14,7 @@ use crate::exec::{Cgroups, Tree, kill_descendants};
 use crate::mounts::Mounts;
 use crate::reaper::Reaper;
 use crate::root::{JobRoot, Owner};
-use crate::usage::Peak;
+use crate::usage::{Peak, oom_kills};
 
 /// Most streams at a time, besides control.
 const MAX_STREAMS: usize = 64;
@@ -48,7 +48,9 @@ pub(crate) struct Agent {
     root: RwLock<Option<Arc<JobRoot>>>,
     execs: Mutex<BTreeMap<u32, Arc<Tree>>>,
     streams: AtomicUsize,
-    pub(crate) peak: Peak,
+    pub(crate) peak: Arc<Peak>,
+    /// Whether a command was begun.
+    began: AtomicBool,
     pub(crate) mounts: Mounts,
 }
 
@@ -78,7 +80,8 @@ impl Agent {
             root: RwLock::new(root),
             execs: Mutex::default(),
             streams: AtomicUsize::new(0),
-            peak: Peak::default(),
+            peak: Arc::default(),
+            began: AtomicBool::new(false),
             mounts: Mounts::default(),
         })
     }
@@ -111,6 +114,18 @@ impl Agent {
     /// Says that a process was forked, which may want reaping one day.
     pub(crate) fn child_was_made(&self) {
         self.reaper.wake();
+    }
+
+    /// Says that a command begins; how many processes the kernel has killed until now for want of memory.
+    /// Before a machine's first command that is none, and no file of figures is made to find that out;
+    /// nor is memory sampled before.
+    pub(crate) fn begin_command(&self) -> u64 {
+        let first = !self.began.swap(true, Ordering::Relaxed);
+        if self.mode == Mode::Vm && first {
+            Peak::keep_sampling(Arc::clone(&self.peak));
+            return 0;
+        }
+        oom_kills().unwrap_or(0)
     }
 
     /// Whether a command must change to an identity: not to the one the agent has.

@@ -7,15 +7,16 @@ use std::time::Duration;
 use rustix::process::Signal;
 use vk_guest_proto::limits::MAX_SMALL_FILE;
 use vk_guest_proto::{
-    Answer, CONTROL_STREAM, ControlToAgent, ControlToHost, Failure, FailureCode, Hello, Mode, Op,
-    Purpose, Scope, SetUp,
+    Answer, CONTROL_STREAM, ControlToAgent, ControlToHost, Failure, FailureCode, FileInfo,
+    FileKind, Hello, Mode, Op, Purpose, Scope, SetUp,
 };
 
 use crate::agent::{Agent, Setup};
 use crate::conn::{Gone, Incoming, Outgoing};
 use crate::context::{OrFail, fail, shown};
 use crate::exec::users::Identity;
-use crate::usage::{Peak, memory_kib, of_machine, of_process, uptime_ms};
+use crate::root::JobRoot;
+use crate::usage::{memory_kib, of_machine, of_process, uptime_ms};
 use crate::{mounts, stream};
 
 /// Most requests that may wait for their answers.
@@ -38,9 +39,6 @@ pub(crate) fn run(setup: Setup) -> Result<Over, Failure> {
     let agent = Arc::new(Agent::new(setup)?);
     let conn = agent.dial(Purpose::Control, CONTROL_STREAM)?;
     crate::fault::report_on(conn.clone());
-    if agent.mode == Mode::Vm {
-        Peak::keep_sampling(Arc::clone(&agent));
-    }
     let mut incoming = Incoming::<ControlToAgent>::new(conn.clone());
     let control = Arc::new(Control {
         agent: Arc::clone(&agent),
@@ -102,6 +100,11 @@ impl Control {
                     self.answer(id, Ok(Answer::Done));
                     return Over::PowerOff;
                 }
+                // A guest without a root can do nothing else yet, and a thread for it takes its time.
+                Ok(ControlToAgent::Request {
+                    id,
+                    op: Op::SetUp { plan },
+                }) => self.answer(id, set_up(&self.agent, &plan)),
                 Ok(ControlToAgent::Request { id, op }) => self.take(id, op),
                 Err(gone @ (Gone::Closed | Gone::Unreadable(_))) => {
                     return Over::HostGone(gone.to_string());
@@ -169,7 +172,6 @@ impl Control {
                     files: files.collect::<Result<_, _>>()?,
                 });
             }
-            Op::SetUp { plan } => return set_up(agent, &plan),
             Op::Usage => {
                 let root = agent.root().ok();
                 let writable = root.as_ref().and_then(|root| root.writable());
@@ -180,7 +182,7 @@ impl Control {
                 return Ok(Answer::Usage { usage });
             }
             Op::Sync => rustix::fs::sync(),
-            Op::Ping | Op::Signal { .. } | Op::Kill { .. } | Op::PowerOff => {
+            Op::Ping | Op::Signal { .. } | Op::Kill { .. } | Op::SetUp { .. } | Op::PowerOff => {
                 return fail(FailureCode::Internal, "a request on the wrong path");
             }
         }
@@ -225,12 +227,27 @@ fn set_up(agent: &Agent, plan: &SetUp) -> Result<Answer, Failure> {
     plan.open
         .iter()
         .try_for_each(|path| root.make_open(path, agent.owner(&Identity::ROOT)))?;
-    let files = plan.look.iter().map(|path| root.stat(path, true));
-    let files = files.collect::<Result<_, _>>()?;
+    let files = look(&root, &plan.look)?;
     // Whoever asked finds out by itself why not.
     let most = u64::try_from(MAX_SMALL_FILE).unwrap_or(u64::MAX);
     let content = root.read_small(&plan.read, most).ok();
     Ok(Answer::SetUp { files, content })
+}
+
+/// What the paths are, up to the first program; what is behind it counts as not there.
+fn look(root: &JobRoot, paths: &[Vec<u8>]) -> Result<Vec<Option<FileInfo>>, Failure> {
+    let is_program = |info: &FileInfo| info.kind == FileKind::File && info.mode & 0o111 != 0;
+    let mut files = Vec::with_capacity(paths.len());
+    for path in paths {
+        let info = root.stat(path, true)?;
+        let found = info.as_ref().is_some_and(is_program);
+        files.push(info);
+        if found {
+            break;
+        }
+    }
+    files.resize(paths.len(), None);
+    Ok(files)
 }
 
 /// A machine's name and clock are its own; a process among others has the host's.

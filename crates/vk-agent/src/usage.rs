@@ -15,16 +15,16 @@ const SAMPLE: Duration = Duration::from_millis(250);
 pub(crate) struct Peak(AtomicU64);
 
 impl Peak {
-    /// Samples for ever.
-    pub(crate) fn keep_sampling(peak: std::sync::Arc<crate::agent::Agent>) {
+    /// Samples for ever, first in a while: what begins now has used nothing yet.
+    pub(crate) fn keep_sampling(peak: std::sync::Arc<Self>) {
         // Without the thread, the peak is that of the moments it was asked at.
         let _ = Builder::new()
             .name("memory".into())
             .stack_size(64 * 1024)
             .spawn(move || {
                 loop {
-                    peak.peak.sample();
                     sleep(SAMPLE);
+                    peak.sample();
                 }
             });
     }
@@ -101,10 +101,11 @@ fn cpu_ms(stat: &str) -> Option<u64> {
     Some(ticks.sum::<Option<u64>>()?.saturating_mul(10))
 }
 
-/// Memory the kernel has, in KiB.
+/// Memory the kernel has, in KiB: `MemTotal`, without a file of twenty-odd lines made for it.
 pub(crate) fn memory_kib() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    field(&text, "MemTotal:").unwrap_or(0)
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit.max(1));
+    info.totalram.saturating_mul(unit) / 1024
 }
 
 /// Milliseconds since the kernel started.

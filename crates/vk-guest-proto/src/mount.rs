@@ -61,7 +61,8 @@ record! {
         /// Directories in it, absolute, made in this order with their parents. Each becomes root's, and
         /// may be changed by all, also where it is there already.
         pub open: Vec<Vec<u8>> as List<Bytes<MAX_PATH>, MAX_DIRECTORIES>,
-        /// Paths in it to look at, absolute; a symlink at the end of one is followed.
+        /// Paths in it to look at, absolute; a symlink at the end of one is followed. What is behind
+        /// the first program (a file that may be executed) is not looked at, and told as not there.
         pub look: Vec<Vec<u8>> as List<Bytes<MAX_PATH>, MAX_STAT_PATHS>,
         /// A file in it to be read, absolute, where it has at most
         /// [`MAX_SMALL_FILE`](crate::limits::MAX_SMALL_FILE) bytes.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
 use vk_guest_proto::Failure;
 
 use crate::context::OrFail;
@@ -56,16 +57,14 @@ impl Cgroups {
 
 /// Processes and threads that all commands may have together: what the kernel can have, less a part
 /// for itself and the agent.
+///
+/// The kernel gives its init half of its threads as a limit of processes. Its numbers go to 32768, or
+/// 1024 for each processor; both could be read below `/proc/sys`, which takes longer than all of this.
 fn most_tasks() -> Option<u64> {
-    let number = |path| {
-        std::fs::read_to_string(path)
-            .ok()?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
-    let threads = number("/proc/sys/kernel/threads-max")?;
-    let most = threads.min(number("/proc/sys/kernel/pid_max")?);
+    let threads = getrlimit(Resource::Nproc).maximum?.saturating_mul(2);
+    let processors = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    let numbers = u64::from(processors).saturating_mul(1024).max(1 << 15);
+    let most = threads.min(numbers);
     Some(
         most.saturating_sub((most / 8).max(KEPT_TASKS))
             .max(KEPT_TASKS),

@@ -31,7 +31,7 @@ pub(crate) fn serve(
     out: &mut Outgoing,
     exec: &Exec,
 ) -> Result<StreamToHost, Failure> {
-    let oom_before = oom_kills().unwrap_or(0);
+    let oom_before = agent.begin_command();
     let running = start(agent, stream, exec)?;
     let tree = Arc::clone(&running.tree);
     let registered = agent.register(stream, &tree);

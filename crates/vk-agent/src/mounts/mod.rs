@@ -21,7 +21,7 @@ use vk_guest_proto::{Failure, FailureCode, MountRoot, MountTree, TreeAccess};
 use crate::agent::Agent;
 use crate::context::{OrFail, fail};
 use crate::root::JobRoot;
-use crate::sys::hold_mounts;
+use crate::sys::{JobMounts, job_mounts};
 use overlay::{Overlay, mount_overlay};
 use volume::{attach, show_read_only};
 
@@ -66,9 +66,8 @@ pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure>
     if let Some(text) = &agent.resolv_conf {
         resolver::name(&outside, text)?;
     }
-    let (dir, namespace) = enter(&at)?;
-    agent.child_was_made();
-    agent.set_root(JobRoot::mounted(dir, namespace, directory(&writable)?));
+    let JobMounts { root, namespace } = enter(&at)?;
+    agent.set_root(JobRoot::mounted(root, namespace, directory(&writable)?));
     *mounted = Some(Mounted {
         outside,
         writable,
@@ -78,19 +77,14 @@ pub(crate) fn mount_root(agent: &Agent, plan: &MountRoot) -> Result<(), Failure>
     Ok(())
 }
 
-/// Makes the job's namespace; its root directory, and itself.
-fn enter(root: &Path) -> Result<(OwnedFd, OwnedFd), Failure> {
+/// Makes the job's namespace.
+fn enter(root: &Path) -> Result<JobMounts, Failure> {
     use std::os::unix::ffi::OsStrExt;
     let what = || "make the job's mount namespace".to_owned();
     let path = std::ffi::CString::new(root.as_os_str().as_bytes())
         .map_err(std::io::Error::other)
         .or_fail(what)?;
-    let holder = hold_mounts(&path).or_fail(what)?;
-    let proc = format!("/proc/{}", holder.pid.as_raw_nonzero());
-    let dir = directory(Path::new(&format!("{proc}/root")))?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let namespace = open(format!("{proc}/ns/mnt"), flags, Mode::empty()).or_fail(what)?;
-    Ok((dir, namespace))
+    job_mounts(&path).or_fail(what)
 }
 
 /// Mounts a further tree in the job's root.

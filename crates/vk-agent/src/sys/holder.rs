@@ -3,94 +3,65 @@
 use std::ffi::{CStr, c_int};
 use std::io;
 
-use rustix::fd::{AsRawFd, OwnedFd, RawFd};
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Pid;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, open};
 
-use super::after_fork::{block_signals, close_all_but, errno, exit, read_record, write_record};
+use super::after_fork::errno;
 
-/// A process that lives in the namespace until it is dropped; the namespace itself lives as long as
-/// anyone holds a descriptor of it.
-pub(crate) struct Holder {
-    pub(crate) pid: Pid,
-    _release: OwnedFd,
+/// The namespace, which lives as long as anyone holds a descriptor of it.
+pub(crate) struct JobMounts {
+    /// Its root directory.
+    pub(crate) root: OwnedFd,
+    /// Itself.
+    pub(crate) namespace: OwnedFd,
 }
 
 /// Makes the namespace: a copy of the agent's mounts, the job's root moved onto the root, and what
 /// the agent mounts below it later comes along, but nothing goes back.
-pub(crate) fn hold_mounts(root: &CStr) -> io::Result<Holder> {
-    let (answer, tell) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (held, release) = pipe_with(PipeFlags::CLOEXEC)?;
-    // SAFETY: the child runs `hold`, which calls only what is safe after a fork with threads and
-    // never returns.
-    let pid = unsafe { libc::fork() };
-    match pid {
-        -1 => return Err(io::Error::last_os_error()),
-        0 => hold(root, tell.as_raw_fd(), held.as_raw_fd()),
-        _ => drop(tell),
-    }
-    let mut raw = [0; 4];
-    let n = rustix::io::retry_on_intr(|| rustix::io::read(&answer, &mut raw))?;
-    match i32::from_le_bytes(raw) {
-        0 if n == raw.len() => {
-            let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork gave no pid"))?;
-            Ok(Holder {
-                pid,
-                _release: release,
-            })
-        }
-        0 => Err(io::Error::other(
-            "the process that holds the job's mounts ended",
-        )),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
+///
+/// A thread makes it, which has its own mounts, root and working directory from then on and ends with
+/// it; a process would cost a copy of the agent.
+pub(crate) fn job_mounts(root: &CStr) -> io::Result<JobMounts> {
+    std::thread::scope(|scope| {
+        let maker = std::thread::Builder::new()
+            .name("mounts".into())
+            .spawn_scoped(scope, || make_namespace(root))?;
+        let made = maker.join();
+        made.unwrap_or_else(|_| Err(io::Error::other("the thread that makes it failed")))
+    })
 }
 
-fn hold(root: &CStr, tell: RawFd, held: RawFd) -> ! {
-    block_signals();
-    let result = make_namespace(root);
-    write_record(tell, &result.to_le_bytes());
-    if result == 0 {
-        close_all_but(held);
-        read_record(held, &mut [0]);
-    }
-    exit(0)
-}
-
-/// 0, or the error number.
-fn make_namespace(root: &CStr) -> c_int {
+fn make_namespace(root: &CStr) -> io::Result<JobMounts> {
+    // SAFETY: changes only what this thread has of its own from now on.
+    done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    // Before the agent's own /proc is out of sight; the job's may be another.
+    let namespace = open("/proc/thread-self/ns/mnt", flags, Mode::empty())?;
     let none = std::ptr::null();
     // SAFETY: every string ends with a NUL and outlives its call.
     unsafe {
-        if libc::unshare(libc::CLONE_NEWNS) != 0
-            || libc::chdir(root.as_ptr()) != 0
-            // What is mounted in here stays in here; what the agent mounts arrives.
-            || libc::mount(none, root.as_ptr(), none, libc::MS_REC | libc::MS_SLAVE, none.cast())
-                != 0
-        {
-            return errno();
-        }
+        done(libc::chdir(root.as_ptr()))?;
+        // What is mounted in here stays in here; what the agent mounts arrives.
+        let slaves = libc::MS_REC | libc::MS_SLAVE;
+        done(libc::mount(none, root.as_ptr(), none, slaves, none.cast()))?;
         // An initramfs cannot be pivoted away from: there the root is moved over it instead.
         if libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) == 0 {
             // The old root lies over the new one now, and goes.
-            if libc::umount2(c".".as_ptr(), libc::MNT_DETACH) != 0 {
-                return errno();
-            }
-        } else if libc::mount(
-            c".".as_ptr(),
-            c"/".as_ptr(),
-            none,
-            libc::MS_MOVE,
-            none.cast(),
-        ) != 0
-            || libc::chroot(c".".as_ptr()) != 0
-        {
-            return errno();
-        }
-        if libc::chdir(c"/".as_ptr()) != 0 {
-            errno()
+            done(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
         } else {
-            0
+            let (from, to) = (c".".as_ptr(), c"/".as_ptr());
+            done(libc::mount(from, to, none, libc::MS_MOVE, none.cast()))?;
+            done(libc::chroot(from))?;
         }
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = open("/", flags, Mode::empty())?;
+    Ok(JobMounts { root, namespace })
+}
+
+fn done(result: c_int) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(errno())),
     }
 }

@@ -9,7 +9,7 @@ mod interface;
 mod launch;
 mod vsock;
 
-pub(crate) use holder::hold_mounts;
+pub(crate) use holder::{JobMounts, job_mounts};
 pub(crate) use interface::{interface_up, loopback_up};
 pub(crate) use launch::{Launch, Record, launch};
 pub(crate) use vsock::connect_vsock;

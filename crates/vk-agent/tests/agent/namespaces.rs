@@ -138,6 +138,9 @@ fn a_file_that_a_set_up_cannot_bring_is_left_out() {
         };
         let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
         write(&dir.join("etc/passwd"), &vec![b'x'; size]);
+        write(&dir.join("program"), b"");
+        let program = Permissions::from_mode(0o755);
+        std::fs::set_permissions(dir.join("program"), program).unwrap();
         let plan = SetUp {
             hostname: None,
             unix_ns: None,
@@ -146,12 +149,17 @@ fn a_file_that_a_set_up_cannot_bring_is_left_out() {
                 writable: Volume::Memory { max_bytes: 8 << 20 },
             },
             open: Vec::new(),
-            look: Vec::new(),
+            look: [&b"/etc/passwd"[..], b"/program", b"/etc/passwd"]
+                .map(<[u8]>::to_vec)
+                .to_vec(),
             read: b"/etc/passwd".to_vec(),
         };
-        let Answer::SetUp { content, .. } = host.call(Op::SetUp { plan }) else {
+        let Answer::SetUp { content, files } = host.call(Op::SetUp { plan }) else {
             panic!()
         };
+        // Nothing is looked at behind the first program.
+        let found: Vec<_> = files.iter().map(Option::is_some).collect();
+        assert_eq!(found, [true, true, false]);
         assert_eq!(content.map(|content| content.len()), there.then_some(size));
     }
 }
