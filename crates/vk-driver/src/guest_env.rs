@@ -40,6 +40,8 @@ pub(crate) struct GuestEnv {
     pub(crate) shell: Option<(String, Shell)>,
     /// `user[:group]`, empty for root.
     pub(crate) user: String,
+    /// The user's shell by `/etc/passwd`, where the user stands there.
+    pub(crate) login_shell: Option<String>,
     /// What runs the shell, where anything does.
     pub(crate) entrypoint: Vec<String>,
     /// Where it starts.
@@ -83,10 +85,12 @@ impl GuestEnv {
             Some(passwd) => passwd,
             None => long_passwd(guest).await,
         };
-        let home = home(&String::from_utf8_lossy(&passwd), user);
+        let passwd = String::from_utf8_lossy(&passwd);
+        let home = home(&passwd, user);
         GuestEnv {
             shell,
             user: user.to_owned(),
+            login_shell: login_shell(&passwd, user),
             entrypoint: entrypoint_of(image, entrypoint),
             cwd: if image.working_dir.starts_with('/') {
                 image.working_dir.clone()
@@ -157,9 +161,53 @@ fn home(passwd: &str, user: &str) -> String {
     }
 }
 
+/// A user's shell, as a shell that asks for the entry of its own number finds it.
+fn login_shell(passwd: &str, user: &str) -> Option<String> {
+    let name = user.split(':').next().unwrap_or_default();
+    let entries =
+        passwd.lines().filter_map(
+            |line| match line.split(':').collect::<Vec<_>>().as_slice() {
+                [login, _, uid, _, _, _, shell] => Some((*login, uid.parse::<u32>().ok()?, *shell)),
+                _ => None,
+            },
+        );
+    let by_name = || entries.clone().find(|(login, ..)| *login == name);
+    let uid = match name {
+        "" => 0,
+        // A name of digits is a name first.
+        _ => by_name()
+            .map(|(_, uid, _)| uid)
+            .or_else(|| name.parse().ok())?,
+    };
+    let (.., shell) = entries.clone().find(|(_, of, _)| *of == uid)?;
+    let shell = if shell.is_empty() { "/bin/sh" } else { shell };
+    Some(shell.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_users_shell_is_what_passwd_says_of_its_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/zsh\ntoor:x:0:0:again:/root:/bin/csh\n\
+                      build:x:1000:1000::/home/build:\n12:x:77:78::/:/bin/ksh\nbad:x:5:5:/:/no\n";
+        for (user, expected) in [
+            ("", Some("/bin/zsh")),
+            ("root:5", Some("/bin/zsh")),
+            ("toor", Some("/bin/zsh")),
+            ("0", Some("/bin/zsh")),
+            ("build", Some("/bin/sh")),
+            ("1000:50", Some("/bin/sh")),
+            ("12", Some("/bin/ksh")),
+            ("4242", None),
+            ("nobody", None),
+            ("5", None),
+        ] {
+            assert_eq!(login_shell(passwd, user).as_deref(), expected, "{user}");
+        }
+        assert_eq!(login_shell("", ""), None);
+    }
 
     #[test]
     fn a_users_home_is_what_passwd_says() {

@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) vm: Option<Vm>,
     pub(crate) guest: Option<Guest>,
     pub(crate) guest_env: Option<Arc<GuestEnv>>,
+    /// No script ran in the guest yet.
+    pub(crate) untouched: bool,
     /// The image stays while this is held.
     pub(crate) lease: Option<Lease>,
     /// The checkout that goes on while the VM boots.
@@ -168,6 +170,7 @@ impl Job {
             vm: None,
             guest: None,
             guest_env: None,
+            untouched: false,
             lease: None,
             sourcing: None,
             sourced: None,

@@ -8,5 +8,5 @@ mod quote;
 mod tests;
 
 pub(crate) use compose::{
-    Prologue, Shell, Wrapped, commands, is_exportable, notice, remove, warning,
+    Known, Prologue, Shell, Wrapped, commands, is_exportable, notice, remove, warning,
 };

@@ -1,6 +1,6 @@
 //! The text of a script: exports, commands, and what is around them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::quote::{ansi_c, double, single};
 
@@ -69,6 +69,22 @@ pub(crate) struct Prologue<'a> {
     pub(crate) variables: Vec<(&'a str, &'a str, bool)>,
     /// What the image sets itself, which commands have in any case.
     pub(crate) image: &'a [(String, String)],
+    /// What is known of the shell before it reads the script.
+    pub(crate) shell: Known,
+}
+
+/// What a script need not do, for it is so already. Each command that a shell runs for the first time
+/// costs an emulated guest much of a millisecond.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// The shell has the environment that was made for it, `GITLAB_ENV` too: no entrypoint or startup
+    /// file comes between.
+    pub(crate) environment: bool,
+    /// No script of the job ran in this guest before: nothing was written to `GITLAB_ENV`, and the
+    /// directory beside the project's is as the agent made it.
+    pub(crate) first: bool,
+    /// `SHELL` is in the environment for the shell alone, which looks it up otherwise.
+    pub(crate) login_shell: bool,
 }
 
 impl Prologue<'_> {
@@ -101,11 +117,19 @@ impl Prologue<'_> {
         let mut body = Vec::new();
         let exported = self.exported();
         let mut before = HashSet::new();
+        let known = if xtrace { Known::default() } else { self.shell };
+        if known.login_shell {
+            line(&mut body, &[b"export -n SHELL"]);
+        }
+        let named = self.times_named();
+        let is_set = |name: &str| {
+            known.environment && is_predefined(name) && named.get(name).is_some_and(|n| *n == 1)
+        };
         let temp = double(self.temp_dir.as_bytes());
         let there = [b"[ -d \"", temp.as_slice(), b"\" ] || "].concat();
         let unless: &[u8] = if xtrace { b"" } else { &there };
         for ((name, value, file), exported) in self.variables.iter().zip(exported) {
-            if !is_name(name) {
+            if !is_name(name) || exported && !*file && is_set(name) {
                 continue;
             }
             if *file {
@@ -134,12 +158,16 @@ impl Prologue<'_> {
             let value = shell.word(value.as_bytes());
             line(&mut body, &[export, name.as_bytes(), b"=", &value]);
         }
-        let env = format!("{}/gitlab_runner_env", self.temp_dir);
-        line(
-            &mut body,
-            &[b"export GITLAB_ENV=", &shell.word(env.as_bytes())],
-        );
+        let env = self.env_file();
+        if !known.environment {
+            let word = shell.word(env.as_bytes());
+            line(&mut body, &[b"export GITLAB_ENV=", &word]);
+        }
         let env = double(env.as_bytes());
+        if known.first {
+            line(&mut body, &[b": > \"", &env, b"\""]);
+            return body;
+        }
         line(&mut body, &[unless, b"mkdir -p \"", &temp, b"\""]);
         if xtrace {
             line(&mut body, &[b"touch \"", &env, b"\""]);
@@ -159,6 +187,20 @@ impl Prologue<'_> {
         body
     }
 
+    /// Where jobs write variables for their later scripts: `GITLAB_ENV`.
+    pub(crate) fn env_file(&self) -> String {
+        format!("{}/gitlab_runner_env", self.temp_dir)
+    }
+
+    /// How often each name stands in the list.
+    fn times_named(&self) -> HashMap<&str, usize> {
+        let mut times = HashMap::new();
+        for (name, ..) in &self.variables {
+            *times.entry(*name).or_default() += 1;
+        }
+        times
+    }
+
     /// The same, and into the project's directory.
     pub(crate) fn text_in_project(&self, shell: Shell, xtrace: bool) -> Vec<u8> {
         let mut body = self.text(shell, xtrace);
@@ -173,6 +215,13 @@ impl Prologue<'_> {
 /// Whether a variable may be in a command's environment (STAGE-35).
 pub(crate) fn is_exportable(name: &str, value: &str) -> bool {
     name.len() + value.len() + 2 <= KERNEL_STRING && !value.contains('\0')
+}
+
+/// Whether a name is one of those that GitLab and its runner give their variables, none of which means
+/// anything to a shell.
+fn is_predefined(name: &str) -> bool {
+    let prefixes = ["CI_", "GITLAB_", "FF_"];
+    name == "CI" || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// `NAME=value`, its end, and a pointer to it.

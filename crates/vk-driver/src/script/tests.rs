@@ -7,10 +7,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use super::compose::is_exportable;
-use super::{Prologue, Shell, Wrapped, commands};
+use super::{Known, Prologue, Shell, Wrapped, commands};
 
 /// Runs a script as the guest's agent does: the shell reads it on stdin.
 pub(super) fn run(shell: Shell, text: &[u8]) -> Output {
+    run_with(shell, text, &[])
+}
+
+fn run_with(shell: Shell, text: &[u8], env: &[(String, String)]) -> Output {
     let program = match shell {
         Shell::Bash => "bash",
         Shell::Sh => "sh",
@@ -18,6 +22,7 @@ pub(super) fn run(shell: Shell, text: &[u8]) -> Output {
     let mut child = Command::new(program)
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .envs(env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -49,6 +54,7 @@ pub(super) fn script(
         temp_dir: &temp,
         variables,
         image: &[],
+        shell: Known::default(),
     };
     let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
     let mut body = prologue.text_in_project(shell, false);
@@ -105,6 +111,7 @@ fn effect(shell: Shell, xtrace: bool, prepare: impl Fn(&Path)) -> impl PartialEq
         temp_dir: &temp,
         variables: vec![("KEY", "s3cret\n", true), ("FOO", "a b", false)],
         image: &[],
+        shell: Known::default(),
     };
     let lines = [
         "cat \"$KEY\"; echo \"$FOO $LATER\"; echo LATER=x >> \"$GITLAB_ENV\"".to_owned(),
@@ -127,6 +134,115 @@ fn effect(shell: Shell, xtrace: bool, prepare: impl Fn(&Path)) -> impl PartialEq
     let said = (!xtrace).then(|| String::from_utf8_lossy(&output.stderr).into_owned());
     assert_eq!(said.unwrap_or_default(), "");
     (printed(&output), output.status.code(), files)
+}
+
+/// What a script with these lines prints and leaves, run in the environment that it is given with and
+/// without its knowing.
+fn known_and_not(shell: Shell, known: Known, lines: &[&str]) -> [(String, Option<i32>, String); 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (project, temp) = (at("p"), at("p.tmp"));
+    let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+    [Known::default(), known].map(|known| {
+        for at in [&project, &temp] {
+            let _ = fs::remove_dir_all(at);
+            fs::create_dir(at).unwrap();
+        }
+        let mut prologue = Prologue {
+            project_dir: &project,
+            temp_dir: &temp,
+            variables: vec![
+                ("CI_JOB_NAME", "a 'name'\n", false),
+                ("CI_TWICE", "first", false),
+                ("PS4", "> ", false),
+                ("FILE", "content", true),
+                ("CI_TWICE", "second", false),
+                ("CI", "true", false),
+                ("GITLAB_FEATURES", "", false),
+            ],
+            image: &[],
+            shell: known,
+        };
+        let mut env: Vec<(String, String)> = Vec::new();
+        if known.environment {
+            env.push(("GITLAB_ENV".to_owned(), prologue.env_file()));
+        }
+        for (name, value, file) in &prologue.variables {
+            let path = format!("{temp}/{name}");
+            env.push((
+                (*name).to_owned(),
+                if *file { path } else { (*value).to_owned() },
+            ));
+        }
+        if known.login_shell {
+            env.push(("SHELL".to_owned(), login_shell()));
+        }
+        let mut body = prologue.text_in_project(shell, false);
+        let text = String::from_utf8_lossy(&body).into_owned();
+        prologue.variables.clear();
+        body.extend(commands(shell, &lines, None));
+        let wrapped = Wrapped {
+            shell,
+            xtrace: false,
+            body,
+        };
+        let output = run_with(shell, &wrapped.text(), &env);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        (printed(&output), output.status.code(), text)
+    })
+}
+
+/// The shell of whoever runs this, as the C library tells bash.
+fn login_shell() -> String {
+    let asked = run(Shell::Bash, b"echo \"$SHELL\"");
+    printed(&asked).trim().to_owned()
+}
+
+/// STAGE-13, STAGE-35: what a shell has from its environment a script does not set again.
+#[test]
+fn what_a_script_knows_to_be_so_changes_nothing_of_its_effect() {
+    let lines = [
+        "env | grep -v -e ^_= -e ^SHLVL= | sort",
+        "[ -f \"$GITLAB_ENV\" ] && cat \"$GITLAB_ENV\"",
+    ];
+    for shell in [Shell::Bash, Shell::Sh] {
+        let known = Known {
+            environment: true,
+            first: true,
+            login_shell: shell == Shell::Bash,
+        };
+        let mut all = lines.to_vec();
+        if shell == Shell::Bash {
+            all.push("declare -p SHELL CI CI_TWICE GITLAB_ENV PS4");
+        }
+        let [plain, knowing] = known_and_not(shell, known, &all);
+        assert_eq!((&plain.0, plain.1), (&knowing.0, knowing.1), "{shell:?}");
+        assert!(plain.0.contains("CI_TWICE=second\n"), "{}", plain.0);
+        let text = &knowing.2;
+        assert!(
+            !text.contains("CI_JOB_NAME") && !text.contains("export CI="),
+            "{text}"
+        );
+        // A name of two values, and what means something to a shell, is set all the same.
+        assert!(
+            text.contains("export CI_TWICE=") && text.contains("export PS4="),
+            "{text}"
+        );
+        assert!(!text.contains("while read"), "{text}");
+    }
+}
+
+/// STAGE-13: a later script has what an earlier one wrote.
+#[test]
+fn a_script_that_is_not_the_first_reads_what_was_written_for_it() {
+    for shell in [Shell::Bash, Shell::Sh] {
+        let known = Known {
+            environment: true,
+            ..Known::default()
+        };
+        let [_, later] = known_and_not(shell, known, &["true"]);
+        assert!(later.2.contains("while read -r line"), "{}", later.2);
+    }
 }
 
 /// STAGE-13: a script that is not shown does the same with fewer programs, whatever it finds.
@@ -154,6 +270,7 @@ fn a_bash_script_is_the_recorded_one() {
         project_dir: "/builds/g/p",
         temp_dir: "/builds/g/p.tmp",
         image: &[],
+        shell: Known::default(),
         variables: vec![
             ("FOO", "a b", false),
             ("BAR", "x", false),
@@ -348,6 +465,7 @@ fn variables_are_exported_beside_what_the_image_sets() {
             ("D", &large, true),
         ],
         image: &image,
+        shell: Known::default(),
     };
     assert_eq!(prologue.exported(), [true, false, true, true]);
 }

@@ -202,7 +202,9 @@ async fn set_up(job: &Job, vm: &Vm, run: &vk_oci::RunConfig) -> Result<(), Stage
     let wanted = &job.spec().image.entrypoint;
     let read = GuestEnv::read(guest, found, run, &user(job)?, wanted).await;
     let without = super::script::without_room(job, &read);
-    job.shared().guest_env = Some(Arc::new(read));
+    let mut shared = job.shared();
+    (shared.guest_env, shared.untouched) = (Some(Arc::new(read)), true);
+    drop(shared);
     if let Some(names) = without {
         job.output.line(Line::Warning(&format!(
             "the job's variables are together more than a command can have: commands of its scripts \

@@ -13,7 +13,7 @@ use vk_vm::channel::{ExecEvent, ExecHandle, GuestError, Output as ExecOutput, Ru
 use super::{failed, system, with_causes};
 use crate::guest_env::{DETECT, GuestEnv};
 use crate::job::{Job, StopWatch};
-use crate::script::{Prologue, Shell, Wrapped, commands, is_exportable, remove};
+use crate::script::{Known, Prologue, Shell, Wrapped, commands, is_exportable, remove};
 
 /// From SIGTERM to SIGKILL: a script that is told to stop has stopped within 2 s.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -147,17 +147,27 @@ fn compose(
     shell: Shell,
     (at, body): (At, impl FnOnce(Shell) -> Vec<u8>),
 ) -> (Vec<u8>, Exec) {
-    let shared = job.shared();
+    let mut shared = job.shared();
+    let first = std::mem::take(&mut shared.untouched);
     let variables: Vec<_> = shared.variables.exports().collect();
     let temp = &job.place.temp_dir;
-    let prologue = Prologue {
+    let mut prologue = Prologue {
         project_dir: &job.place.project_dir,
         temp_dir: temp,
         variables,
         image: &env.env,
+        shell: Known::default(),
     };
-    let strings = passed(&prologue);
+    let mut strings = passed(&prologue);
     let xtrace = job.settings.debug_trace;
+    let login_shell = env.login_shell.as_deref();
+    prologue.shell = known(shell, env, &strings, first && !xtrace);
+    if prologue.shell.environment {
+        strings.push(("GITLAB_ENV".to_owned(), prologue.env_file()));
+    }
+    if prologue.shell.login_shell {
+        strings.extend(login_shell.map(|path| ("SHELL".to_owned(), path.to_owned())));
+    }
     let mut text = match at {
         At::Project => prologue.text_in_project(shell, xtrace),
         At::Image => prologue.text(shell, xtrace),
@@ -195,6 +205,24 @@ fn compose(
     (text, exec)
 }
 
+/// What a script may rely on.
+fn known(shell: Shell, env: &GuestEnv, strings: &[(String, String)], first: bool) -> Known {
+    let is_set = |name| strings.iter().any(|(known, _)| known == name);
+    // Either may change whatever it likes before the shell reads its script.
+    let environment = env.entrypoint.is_empty() && !is_set("BASH_ENV");
+    Known {
+        environment,
+        first: environment && first,
+        // bash makes a variable of it that its commands do not have. What a script before may have
+        // changed in `/etc/passwd` counts for later ones.
+        login_shell: environment
+            && first
+            && shell == Shell::Bash
+            && env.login_shell.is_some()
+            && !is_set("SHELL"),
+    }
+}
+
 /// The names of variables that find no room in a command's environment beside the others.
 pub(super) fn without_room(job: &Job, env: &GuestEnv) -> Option<String> {
     let shared = job.shared();
@@ -203,6 +231,7 @@ pub(super) fn without_room(job: &Job, env: &GuestEnv) -> Option<String> {
         temp_dir: &job.place.temp_dir,
         variables: shared.variables.exports().collect(),
         image: &env.env,
+        shell: Known::default(),
     };
     let exported = prologue.exported();
     let all = prologue.variables.iter().zip(exported);
@@ -331,5 +360,56 @@ fn refused(error: &GuestError) -> StageEnd {
         },
         GuestError::TooLong { .. } => failed(FailureClass::Configuration, with_causes(error)),
         _ => system(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known_of(shell: Shell, first: bool, change: impl Fn(&mut GuestEnv)) -> Known {
+        let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let mut env = GuestEnv {
+            shell: None,
+            user: String::new(),
+            login_shell: Some("/bin/bash".to_owned()),
+            entrypoint: Vec::new(),
+            cwd: "/".to_owned(),
+            env: [("PATH", "/bin"), ("HOME", "/root")].map(pair).to_vec(),
+        };
+        change(&mut env);
+        let strings = env.env.clone();
+        known(shell, &env, &strings, first)
+    }
+
+    /// STAGE-13
+    #[test]
+    fn a_script_relies_on_nothing_that_another_program_may_have_changed() {
+        let all = |known: Known| (known.environment, known.first, known.login_shell);
+        let plain = |_: &mut GuestEnv| ();
+        assert_eq!(all(known_of(Shell::Bash, true, plain)), (true, true, true));
+        // dash makes no variable of it, and a script may have changed the entry.
+        assert_eq!(all(known_of(Shell::Sh, true, plain)), (true, true, false));
+        assert_eq!(
+            all(known_of(Shell::Bash, false, plain)),
+            (true, false, false)
+        );
+        let without = |env: &mut GuestEnv| env.login_shell = None;
+        assert_eq!(
+            all(known_of(Shell::Bash, true, without)),
+            (true, true, false)
+        );
+        let own = |env: &mut GuestEnv| env.env.push(("SHELL".to_owned(), "/bin/zsh".to_owned()));
+        assert_eq!(all(known_of(Shell::Bash, true, own)), (true, true, false));
+        let behind = |env: &mut GuestEnv| env.entrypoint.push("/entry".to_owned());
+        assert_eq!(
+            all(known_of(Shell::Bash, true, behind)),
+            (false, false, false)
+        );
+        let startup = |env: &mut GuestEnv| env.env.push(("BASH_ENV".to_owned(), "/rc".to_owned()));
+        assert_eq!(
+            all(known_of(Shell::Bash, true, startup)),
+            (false, false, false)
+        );
     }
 }
