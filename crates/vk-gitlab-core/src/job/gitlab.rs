@@ -180,6 +180,9 @@ impl Job {
         let crc = carries_on.then_some(self.trace.sum.crc);
         let call = self.next_call();
         let len = span.len();
+        if len > 0 {
+            self.trace.said = None;
+        }
         self.gitlab.out = Some((call, Call::Patch { offset, len }));
         self.gitlab.not_before = now.after(PACE);
         step.effect(Effect::Patch {

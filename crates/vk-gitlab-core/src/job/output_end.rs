@@ -16,6 +16,10 @@ pub struct Closing {
     /// Nobody said that the output ends there: GitLab may have more of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub supposed: bool,
+    /// GitLab had said that it is there when they went out for the first time: what it has behind that
+    /// are these lines, as many bytes of them as it kept (GL-50).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
 }
 
 impl Job {
@@ -43,9 +47,15 @@ impl Job {
             return;
         };
         let output = self.trace.whole.unwrap_or(0);
+        let offset = size(job.preamble()).saturating_add(output);
+        let before = job.closing.filter(|closing| closing.offset == offset);
         let closing = Closing {
-            offset: size(job.preamble()).saturating_add(output),
+            offset,
             supposed: self.trace.supposed,
+            exact: match before {
+                Some(closing) => closing.exact,
+                None => self.trace.said == Some(offset),
+            },
         };
         let never = job.hub_job.is_none() || job.abandoned;
         let known = never && output == 0 && job.closing.is_none();

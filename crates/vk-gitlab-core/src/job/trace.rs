@@ -48,6 +48,8 @@ pub(super) struct Trace {
     pub(super) unknown: bool,
     /// GitLab has not said where it is: it only said, with a 412, that it misses something.
     pub(super) guessed: bool,
+    /// Where GitLab said last that it is; none once it was sent more.
+    pub(super) said: Option<u64>,
     /// It is asked, for nothing that stands at that place can be brought.
     pub(super) asks: bool,
     /// It began with closing lines and no place of theirs, as an earlier version keeps it.
@@ -87,6 +89,7 @@ impl Trace {
             mismatches: 0,
             unknown: false,
             guessed: false,
+            said: None,
             asks: false,
             older: false,
             closed: false,
@@ -110,6 +113,7 @@ impl Trace {
     pub(super) fn begin_again(&mut self, at: Now) {
         self.gitlab = 0;
         self.guessed = true;
+        self.said = None;
         self.patch_at = at;
     }
 
@@ -117,6 +121,7 @@ impl Trace {
     fn is_at(&mut self, gitlab: u64) {
         self.gitlab = gitlab;
         self.guessed = false;
+        self.said = Some(gitlab);
         self.asks = false;
     }
 
@@ -427,7 +432,11 @@ impl Job {
     fn is_beyond_closing(&self, job: &JobRecord, gitlab: u64) -> bool {
         let closing = size(job.preamble()) + self.trace.whole.unwrap_or(0);
         let with_them = closing + size(job.suffix());
-        gitlab > closing && gitlab > self.trace.sum.offset && gitlab != with_them
+        let exact = job
+            .closing
+            .is_some_and(|at| at.exact && at.offset == closing);
+        let is_part_of_them = gitlab == with_them || exact && gitlab < with_them;
+        gitlab > closing && gitlab > self.trace.sum.offset && !is_part_of_them
     }
 
     /// All of the trace is summed; a GitLab that says to have more has what is not ours (GL-50).

@@ -78,7 +78,11 @@ fn ended() -> Record {
 }
 
 fn closing(offset: u64, supposed: bool) -> Record {
-    Record::Closing(Closing { offset, supposed })
+    Record::Closing(Closing {
+        offset,
+        supposed,
+        exact: !supposed,
+    })
 }
 
 /// A job at each of its ways' stations.

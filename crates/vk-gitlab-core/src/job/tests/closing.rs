@@ -2,7 +2,7 @@
 
 use vk_hub_proto::client::{ErrorCode, JobState};
 
-use super::fake_gitlab::{Status, status};
+use super::fake_gitlab::{Fault, Status, status};
 use super::world::{World, crc, new_job};
 use crate::HubFailure;
 use crate::job::{Input, JobStatus, Note, Record};
@@ -479,5 +479,35 @@ fn a_202_or_412_after_the_tokens_supposed_end_is_no_end_where_gitlab_was_not_ask
         world.finish(None);
         world.pass_secs(60);
         assert_eq!(world.gitlab.status, Status::Success, "{code}");
+    }
+}
+
+/// GL-50, GL-72, GL-74: a server took the closing lines, its answer was lost, and so was their end.
+#[test]
+fn what_gitlab_kept_of_the_closing_lines_is_no_output_and_is_not_sent_again() {
+    for (over, kept) in [("gone", 16), ("gone", 1), ("restart", 16), ("restart", 1)] {
+        let mut world = said("Job triggered by policy\n", &["one\n", "two\n"]);
+        world.pass_secs(30);
+        world.gitlab.delays = 1000;
+        world.hub.refuses = Some(unauthorized());
+        world.gitlab.faults.push_back(Fault::AnswerLost);
+        removed(&mut world);
+        world.pass_secs(1);
+        let whole = "Job triggered by policy\none\ntwo\n";
+        let trace = text(&world);
+        assert!(trace.ends_with("removed this relay\n"), "{trace}");
+        world.gitlab.trace.truncate(whole.len() + kept);
+        if over == "restart" {
+            world.crash();
+            world.pump();
+            removed(&mut world);
+        }
+        world.gitlab.delays = 0;
+        world.pass_secs(HOUR / 2);
+        assert_closed_once(&world, whole);
+        assert_eq!(text(&world), trace, "{over}, {kept}");
+        // A restart reads again what no record covers, and this hub says nothing any more.
+        let known = world.gitlab.output.is_some();
+        assert!(known || over == "restart", "{kept}: all is known");
     }
 }
