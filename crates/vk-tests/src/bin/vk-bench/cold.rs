@@ -21,7 +21,7 @@ use crate::program::run;
 use crate::table::{Figure, Row, samples};
 
 /// How often each is measured.
-const TIMES: usize = 7;
+const TIMES: usize = 11;
 /// The ratios at most.
 const WITHOUT_SOURCES: f64 = 1.35;
 const WITH_SOURCES: f64 = 1.6;
