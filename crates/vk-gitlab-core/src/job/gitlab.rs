@@ -183,6 +183,9 @@ impl Job {
         if len > 0 {
             self.trace.said = None;
         }
+        if matches!(span, Span::Output { .. }) {
+            self.trace.most = self.trace.most.max(offset.saturating_add(len));
+        }
         self.gitlab.out = Some((call, Call::Patch { offset, len }));
         self.gitlab.not_before = now.after(PACE);
         step.effect(Effect::Patch {
@@ -309,6 +312,9 @@ impl Job {
             }
             Some(416) => {
                 self.elsewhere(answer.range_end.unwrap_or(0), step);
+                if answer.range_end.is_none() {
+                    self.trace.said = None;
+                }
                 let first = self.trace.mismatches <= 1;
                 let wait = if first { PACE } else { self.gitlab.interval };
                 self.trace.patch_at = now.after(wait);

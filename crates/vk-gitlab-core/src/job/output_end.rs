@@ -54,7 +54,8 @@ impl Job {
             supposed: self.trace.supposed,
             exact: match before {
                 Some(closing) => closing.exact,
-                None => self.trace.said == Some(offset),
+                // A server that said more before, or may have more of the output, is not known.
+                None => self.trace.said == Some(offset) && self.trace.most <= offset,
             },
         };
         let never = job.hub_job.is_none() || job.abandoned;

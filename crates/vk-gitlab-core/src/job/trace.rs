@@ -50,6 +50,8 @@ pub(super) struct Trace {
     pub(super) guessed: bool,
     /// Where GitLab said last that it is; none once it was sent more.
     pub(super) said: Option<u64>,
+    /// The most output that GitLab may have: what it said once, and what it was sent.
+    pub(super) most: u64,
     /// It is asked, for nothing that stands at that place can be brought.
     pub(super) asks: bool,
     /// It began with closing lines and no place of theirs, as an earlier version keeps it.
@@ -90,6 +92,7 @@ impl Trace {
             unknown: false,
             guessed: false,
             said: None,
+            most: point.offset,
             asks: false,
             older: false,
             closed: false,
@@ -122,6 +125,7 @@ impl Trace {
         self.gitlab = gitlab;
         self.guessed = false;
         self.said = Some(gitlab);
+        self.most = self.most.max(gitlab);
         self.asks = false;
     }
 

@@ -511,3 +511,22 @@ fn what_gitlab_kept_of_the_closing_lines_is_no_output_and_is_not_sent_again() {
         assert!(known || over == "restart", "{kept}: all is known");
     }
 }
+
+/// GL-50, GL-74: a server says to have less than it has, or nothing of it.
+#[test]
+fn closing_lines_come_whole_behind_output_that_a_server_did_not_tell_of() {
+    for (preamble, range_end) in [("Job triggered by policy\n", Some(28)), ("", None)] {
+        let mut world = said(preamble, &["one\n", "two\n"]);
+        world.hub.forgotten = true;
+        let less = crate::job::GitLabAnswer {
+            range_end,
+            ..status(416)
+        };
+        world.gitlab.fault(less);
+        world.pass_secs(HOUR / 2);
+        let trace = text(&world);
+        let whole = format!("{preamble}one\ntwo\nERROR: Job failed (system failure): ");
+        assert!(trace.starts_with(&whole), "{trace}");
+        assert_eq!(world.gitlab.status, Status::Failed, "{trace}");
+    }
+}
