@@ -161,27 +161,34 @@ fn home(passwd: &str, user: &str) -> String {
     }
 }
 
-/// A user's shell, as a shell that asks for the entry of its own number finds it.
+/// A user's shell, as a shell that asks for the entry of its own number finds it; none where the file
+/// has lines that C libraries read in ways of their own.
 fn login_shell(passwd: &str, user: &str) -> Option<String> {
+    let entry = |line: &str| {
+        let first = line.chars().next()?;
+        let plain = !(first.is_whitespace() || "#+-".contains(first));
+        match line.split(':').collect::<Vec<_>>().as_slice() {
+            [login, _, uid, _, _, _, shell] if plain => Some((
+                (*login).to_owned(),
+                uid.parse::<u32>().ok()?,
+                (*shell).to_owned(),
+            )),
+            _ => None,
+        }
+    };
+    let entries: Vec<_> = passwd.lines().map(entry).collect::<Option<_>>()?;
     let name = user.split(':').next().unwrap_or_default();
-    let entries =
-        passwd.lines().filter_map(
-            |line| match line.split(':').collect::<Vec<_>>().as_slice() {
-                [login, _, uid, _, _, _, shell] => Some((*login, uid.parse::<u32>().ok()?, *shell)),
-                _ => None,
-            },
-        );
-    let by_name = || entries.clone().find(|(login, ..)| *login == name);
+    let by_name = || entries.iter().find(|(login, ..)| login == name);
     let uid = match name {
         "" => 0,
         // A name of digits is a name first.
-        _ => by_name()
-            .map(|(_, uid, _)| uid)
-            .or_else(|| name.parse().ok())?,
+        _ => by_name().map_or_else(|| name.parse().ok(), |(_, uid, _)| Some(*uid))?,
     };
-    let (.., shell) = entries.clone().find(|(_, of, _)| *of == uid)?;
-    let shell = if shell.is_empty() { "/bin/sh" } else { shell };
-    Some(shell.to_owned())
+    let (.., shell) = entries.iter().find(|(_, of, _)| *of == uid)?;
+    match shell.as_str() {
+        "" => Some("/bin/sh".to_owned()),
+        shell => Some(shell.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn a_users_shell_is_what_passwd_says_of_its_number() {
         let passwd = "root:x:0:0:root:/root:/bin/zsh\ntoor:x:0:0:again:/root:/bin/csh\n\
-                      build:x:1000:1000::/home/build:\n12:x:77:78::/:/bin/ksh\nbad:x:5:5:/:/no\n";
+                      build:x:1000:1000::/home/build:\n12:x:77:78::/:/bin/ksh\n";
         for (user, expected) in [
             ("", Some("/bin/zsh")),
             ("root:5", Some("/bin/zsh")),
@@ -202,9 +209,17 @@ mod tests {
             ("12", Some("/bin/ksh")),
             ("4242", None),
             ("nobody", None),
-            ("5", None),
         ] {
             assert_eq!(login_shell(passwd, user).as_deref(), expected, "{user}");
+        }
+        for odd in [
+            "#root:x:0:0::/:/bin/ksh",
+            " a:x:5:5::/:/x",
+            "+::::::",
+            "a:x:5:5:/:/no",
+            "",
+        ] {
+            assert_eq!(login_shell(&format!("{odd}\n{passwd}"), ""), None, "{odd}");
         }
         assert_eq!(login_shell("", ""), None);
     }

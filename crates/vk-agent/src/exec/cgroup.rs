@@ -33,9 +33,7 @@ impl Cgroups {
                 let _ = std::fs::write(&control, controller);
             }
         }
-        if let Some(most) = most_tasks() {
-            let _ = std::fs::write(dir.join("pids.max"), most.to_string());
-        }
+        let _ = std::fs::write(dir.join("pids.max"), most_tasks().to_string());
         Ok(Self { dir })
     }
 
@@ -60,15 +58,13 @@ impl Cgroups {
 ///
 /// The kernel gives its init half of its threads as a limit of processes. Its numbers go to 32768, or
 /// 1024 for each processor; both could be read below `/proc/sys`, which takes longer than all of this.
-fn most_tasks() -> Option<u64> {
-    let threads = getrlimit(Resource::Nproc).maximum?.saturating_mul(2);
+fn most_tasks() -> u64 {
+    let half = getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
     let processors = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
     let numbers = u64::from(processors).saturating_mul(1024).max(1 << 15);
-    let most = threads.min(numbers);
-    Some(
-        most.saturating_sub((most / 8).max(KEPT_TASKS))
-            .max(KEPT_TASKS),
-    )
+    let most = half.saturating_mul(2).min(numbers);
+    most.saturating_sub((most / 8).max(KEPT_TASKS))
+        .max(KEPT_TASKS)
 }
 
 /// One command's cgroup; removed with it, once it is empty.

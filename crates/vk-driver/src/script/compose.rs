@@ -118,9 +118,6 @@ impl Prologue<'_> {
         let exported = self.exported();
         let mut before = HashSet::new();
         let known = if xtrace { Known::default() } else { self.shell };
-        if known.login_shell {
-            line(&mut body, &[b"export -n SHELL"]);
-        }
         let named = self.times_named();
         let is_set = |name: &str| {
             known.environment && is_predefined(name) && named.get(name).is_some_and(|n| *n == 1)
@@ -129,7 +126,16 @@ impl Prologue<'_> {
         let there = [b"[ -d \"", temp.as_slice(), b"\" ] || "].concat();
         let unless: &[u8] = if xtrace { b"" } else { &there };
         for ((name, value, file), exported) in self.variables.iter().zip(exported) {
-            if !is_name(name) || exported && !*file && is_set(name) {
+            if !is_name(name) {
+                continue;
+            }
+            if exported && !*file && is_set(name) {
+                // Shells tell lines by their numbers, and jobs show them.
+                let lines = match shell {
+                    Shell::Bash => 1,
+                    Shell::Sh => 1 + value.matches('\n').count(),
+                };
+                body.resize(body.len() + lines, b'\n');
                 continue;
             }
             if *file {
@@ -159,13 +165,18 @@ impl Prologue<'_> {
             line(&mut body, &[export, name.as_bytes(), b"=", &value]);
         }
         let env = self.env_file();
-        if !known.environment {
+        if !known.environment || named.contains_key("GITLAB_ENV") {
             let word = shell.word(env.as_bytes());
             line(&mut body, &[b"export GITLAB_ENV=", &word]);
+        } else if known.login_shell {
+            line(&mut body, &[b"export -n SHELL"]);
+        } else {
+            body.push(b'\n');
         }
         let env = double(env.as_bytes());
         if known.first {
-            line(&mut body, &[b": > \"", &env, b"\""]);
+            // Not `:`, of which a redirection that fails ends some shells with another code.
+            line(&mut body, &[b"true > \"", &env, b"\"\n\n"]);
             return body;
         }
         line(&mut body, &[unless, b"mkdir -p \"", &temp, b"\""]);

@@ -215,10 +215,14 @@ fn what_a_script_knows_to_be_so_changes_nothing_of_its_effect() {
         if shell == Shell::Bash {
             all.push("declare -p SHELL CI CI_TWICE GITLAB_ENV PS4");
         }
+        // Where an error says that it is.
+        all.push("echo $LINENO; (nothing-of-this-name) 2>&1 || cat /nowhere/at/all 2>&1");
         let [plain, knowing] = known_and_not(shell, known, &all);
         assert_eq!((&plain.0, plain.1), (&knowing.0, knowing.1), "{shell:?}");
         assert!(plain.0.contains("CI_TWICE=second\n"), "{}", plain.0);
         let text = &knowing.2;
+        let lines = |text: &str| text.matches('\n').count();
+        assert_eq!(lines(&plain.2), lines(text), "{text}");
         assert!(
             !text.contains("CI_JOB_NAME") && !text.contains("export CI="),
             "{text}"
@@ -230,6 +234,33 @@ fn what_a_script_knows_to_be_so_changes_nothing_of_its_effect() {
         );
         assert!(!text.contains("while read"), "{text}");
     }
+}
+
+/// STAGE-13: the runner's own `GITLAB_ENV` counts, whatever variables of that name there are.
+#[test]
+fn a_variable_of_the_jobs_does_not_take_the_place_of_the_runners() {
+    let prologue = Prologue {
+        project_dir: "/p",
+        temp_dir: "/p.tmp",
+        variables: vec![("GITLAB_ENV", "/a", false), ("GITLAB_ENV", "/b", false)],
+        image: &[],
+        shell: Known {
+            environment: true,
+            first: true,
+            login_shell: false,
+        },
+    };
+    let text = String::from_utf8(prologue.text(Shell::Bash, false)).unwrap();
+    let exports: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("export"))
+        .collect();
+    assert!(
+        exports
+            .last()
+            .is_some_and(|last| last.contains("/p.tmp/gitlab_runner_env")),
+        "{text}"
+    );
 }
 
 /// STAGE-13: a later script has what an earlier one wrote.

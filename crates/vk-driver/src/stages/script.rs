@@ -209,7 +209,8 @@ fn compose(
 fn known(shell: Shell, env: &GuestEnv, strings: &[(String, String)], first: bool) -> Known {
     let is_set = |name| strings.iter().any(|(known, _)| known == name);
     // Either may change whatever it likes before the shell reads its script.
-    let environment = env.entrypoint.is_empty() && !is_set("BASH_ENV");
+    let changes = ["BASH_ENV", "SHELLOPTS"];
+    let environment = env.entrypoint.is_empty() && !changes.into_iter().any(is_set);
     Known {
         environment,
         first: environment && first,
@@ -219,7 +220,8 @@ fn known(shell: Shell, env: &GuestEnv, strings: &[(String, String)], first: bool
             && first
             && shell == Shell::Bash
             && env.login_shell.is_some()
-            && !is_set("SHELL"),
+            && !is_set("SHELL")
+            && !is_set("GITLAB_ENV"),
     }
 }
 
@@ -404,6 +406,12 @@ mod tests {
         let behind = |env: &mut GuestEnv| env.entrypoint.push("/entry".to_owned());
         assert_eq!(
             all(known_of(Shell::Bash, true, behind)),
+            (false, false, false)
+        );
+        let traced =
+            |env: &mut GuestEnv| env.env.push(("SHELLOPTS".to_owned(), "xtrace".to_owned()));
+        assert_eq!(
+            all(known_of(Shell::Bash, true, traced)),
             (false, false, false)
         );
         let startup = |env: &mut GuestEnv| env.env.push(("BASH_ENV".to_owned(), "/rc".to_owned()));
