@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use vk_tests::port;
 
 use crate::lab::Lab;
-use crate::program::{Program, eventually, kill, processes_of, run, run_with};
+use crate::program::{Program, answers, eventually, kill, processes_of, run, run_with};
 use crate::settings::{Settings, project};
 use crate::wire::Wire;
 
@@ -416,9 +416,7 @@ fn start_lab(bin: &Path, dir: &Path, port: u16) -> Program {
         lab.arg(option).arg(dir.join(name));
     }
     let lab = Program::start(&mut lab, &dir.join("lab.log"));
-    eventually("the stand-in serves", || {
-        dir.join("lab.sock").exists().then_some(())
-    });
+    answers(&dir.join("lab.sock"));
     lab
 }
 

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::fleet::{Fleet, Party, test_root};
-use crate::program::eventually;
+use crate::program::{answers, eventually};
 
 fn signal(fleet: &mut Fleet, signal: Signal) {
     let pid = fleet.running(Party::Daemon).child.id();
@@ -82,9 +82,7 @@ fn sighup_brings_runners_and_takes_them_and_metrics_tell_of_it() {
     let text = text.replace("[[runners]]", &format!("{listen}[[runners]]"));
     fs::write(fleet.path("gitlab.toml"), &text).unwrap();
     fleet.restart(Party::Daemon);
-    eventually("metrics are served", || {
-        fleet.path("metrics").exists().then_some(())
-    });
+    answers(&fleet.path("metrics"));
     assert!(look(&fleet, "/health").starts_with("HTTP/1.1 200 OK"));
     let tokens = fleet.path("tokens");
     fs::create_dir(&tokens).unwrap();

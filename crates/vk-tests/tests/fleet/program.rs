@@ -1,6 +1,7 @@
 //! Programs started by a test: their logs in files, killed at its end.
 
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -67,6 +68,13 @@ pub(crate) fn run_with(command: &mut Command, input: impl Into<Stdio>) -> String
 /// Asks again until there is an answer; panics with `what` after a time.
 pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     eventually_within(PATIENCE, what, ask)
+}
+
+/// Waits until a Unix socket takes connections: its file is there a moment before.
+pub(crate) fn answers(socket: &Path) {
+    eventually(&format!("{} answers", socket.display()), || {
+        UnixStream::connect(socket).ok()
+    });
 }
 
 /// The same within a time of one's own.

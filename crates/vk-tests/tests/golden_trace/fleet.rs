@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use vk_tests::port;
 
-use crate::program::{Program, eventually, kill, processes_of, run, run_with};
+use crate::program::{Program, answers, eventually, kill, processes_of, run, run_with};
 use crate::recorded::{EXAMPLE_VARIABLES, FAULTS, MAKE_SOURCES, PROJECT};
 use crate::registry::Registry;
 
@@ -143,6 +143,8 @@ impl Fleet {
                 .arg(dir.join("lab")),
             &log("lab.log"),
         );
+        // The runner's token is there by then.
+        answers(&dir.join("lab.sock"));
         let hub_config = dir.join("hub.toml");
         let vk_hub = |arguments: &[&str]| {
             let mut command = program("vk-hub");

@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus};
 use serde_json::Value;
 use vk_tests::port;
 
-use crate::program::{Program, eventually, kill, processes_of, run, run_with};
+use crate::program::{Program, answers, eventually, kill, processes_of, run, run_with};
 
 /// What the process stand-in for VMs wants to be told.
 const ALLOW: (&str, &str) = ("VK_ALLOW_PROCESS_VMM", "for-tests");
@@ -87,6 +87,7 @@ impl Fleet {
             serve.arg(name).arg(dir.join(value));
         }
         let lab = Program::start(&mut serve, &dir.join("lab.log"));
+        answers(&dir.join("lab.sock"));
         let fleet = Self {
             bin,
             running: std::collections::BTreeMap::new(),
