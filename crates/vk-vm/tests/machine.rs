@@ -49,6 +49,9 @@ async fn a_guest_runs_commands_moves_files_and_powers_off_leaving_nothing() {
     assert_eq!((code, said.as_str()), (7, "out\nerr\n0\n"));
     let (code, said) = run(&vm, "cat /sys/block/vd?/queue/read_ahead_kb").await;
     assert_eq!((code, said.as_str()), (0, "1024\n128\n"));
+    // A processor that could be added is nobody's to count.
+    let (code, said) = run(&vm, "cat /sys/devices/system/cpu/possible").await;
+    assert_eq!((code, said.as_str()), (0, "0\n"));
     // Nothing of what is left out of the kernel's modules is missed.
     let (code, said) = run(&vm, "dmesg | grep -A3 -e 'cut here' -e 'Call Trace'").await;
     assert_eq!((code, said.as_str()), (1, ""));

@@ -71,7 +71,7 @@ pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
     );
     out.option("-m", &memory);
     out.option("-cpu", cpu);
-    out.option("-smp", machine.cpus.to_string());
+    out.option("-smp", processors(machine.cpus, boot.accelerator));
     out.option("-kernel", boot.kernel);
     out.option("-initrd", boot.initrd);
     out.option("-append", boot.command_line);
@@ -100,6 +100,19 @@ pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
         out.disk(number, disk);
     }
     out.0
+}
+
+/// How many processors there are.
+///
+/// For a machine that can have one only, QEMU's emulator leaves the guest's memory barriers out, as if
+/// nobody else looked at the guest's memory; but its devices do, on threads of their own, and the vsock
+/// daemon does. Without them a guest may miss that its request is done, or a device that there is one,
+/// and each waits for the other for good. A machine that could have a second processor has its barriers.
+fn processors(cpus: u32, accelerator: Accelerator) -> String {
+    match (cpus, accelerator) {
+        (1, Accelerator::Tcg | Accelerator::Host) => "1,maxcpus=2".to_owned(),
+        (cpus, _) => cpus.to_string(),
+    }
 }
 
 /// Old system calls, other users' rights, other programs, and scheduling: all denied for good.
@@ -193,6 +206,19 @@ mod tests {
             assert!(line.contains(part), "no {part:?} in {line}");
         }
         assert!(self::line(Accelerator::Kvm).contains("accel=kvm,"));
+    }
+
+    #[test]
+    fn an_emulated_guest_of_one_processor_keeps_its_memory_barriers() {
+        let smp = |accelerator, cpus| {
+            let machine = Machine { cpus, ..machine() };
+            let line = arguments(&machine, &boot(accelerator));
+            let at = line.iter().position(|word| word == "-smp").unwrap();
+            line[at + 1].to_string_lossy().into_owned()
+        };
+        assert_eq!(smp(Accelerator::Tcg, 1), "1,maxcpus=2");
+        assert_eq!(smp(Accelerator::Tcg, 2), "2");
+        assert_eq!(smp(Accelerator::Kvm, 1), "1");
     }
 
     #[test]

@@ -201,7 +201,12 @@ impl Qemu {
             let daemon = launching.launch("vhost-device-vsock", &program).await?;
             vsock::ready(directory, &daemon).await?;
         }
-        let mut line = command_line(port, self.settings.accelerator, frequency().await);
+        let mut line = command_line(
+            port,
+            self.settings.accelerator,
+            machine.cpus,
+            frequency().await,
+        );
         let (mut tap, mut keeper) = (None, None);
         match (purpose, &self.tools.network) {
             (Purpose::Bare, _) => line.push_str(" vk.action=poweroff"),
@@ -333,7 +338,12 @@ fn daemon_in(daemon: &Tool, directory: &Path) -> Program {
 }
 
 /// What the guest's kernel and agent are told; everybody in the guest may read it.
-fn command_line(port: u32, accelerator: Accelerator, frequency_khz: Option<u64>) -> String {
+fn command_line(
+    port: u32,
+    accelerator: Accelerator,
+    cpus: u32,
+    frequency_khz: Option<u64>,
+) -> String {
     // Tests of the kernel's ciphers are a fifth of a boot under TCG, and no guest's business. A
     // command's start waits for the kernel's read-copy-update, which need not take its time.
     let mut line = format!(
@@ -342,8 +352,9 @@ fn command_line(port: u32, accelerator: Accelerator, frequency_khz: Option<u64>)
     );
     if accelerator == Accelerator::Tcg {
         // Each place that is patched for one processor costs a translation. Memory that the kernel clears
-        // before it uses it guards a guest's users from one another, and a job is alone.
-        line.push_str(" noreplace-smp init_on_alloc=0");
+        // before it uses it guards a guest's users from one another, and a job is alone. A processor that
+        // could be added never is, and no program is to count it.
+        line.push_str(&format!(" noreplace-smp init_on_alloc=0 nr_cpus={cpus}"));
     }
     if let Some(khz) = frequency_khz {
         // Reliable: on a busy host the guest's timer interrupts come late, and the kernel would take
@@ -381,7 +392,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_always_told_the_counters_frequency() {
-        let line = command_line(1024, Accelerator::Tcg, Some(2_596_000));
+        let line = command_line(1024, Accelerator::Tcg, 2, Some(2_596_000));
         assert!(
             line.contains(" tsc_early_khz=2596000 tsc=reliable"),
             "{line}"
