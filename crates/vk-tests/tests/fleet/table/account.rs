@@ -120,7 +120,27 @@ fn is_expected(tale: &Tale<'_>, how: &str) -> bool {
 
 /// Whether the job was over but for cleaning up.
 fn outlives_its_vm(point: Point) -> bool {
-    matches!(point.variant, "Finish" | "Finished") || point.nth == STAGES
+    let is_last_stage = point.kind != "Tick" && point.nth == STAGES;
+    matches!(point.variant, "Finish" | "Finished") || is_last_stage
+}
+
+#[test]
+fn a_tick_of_the_script_is_no_stage_that_a_job_could_outlive() {
+    let tick = Point {
+        victim: Victim::Agent,
+        core: "",
+        kind: "Tick",
+        variant: "script",
+        boundary: "",
+        nth: STAGES,
+    };
+    assert!(!outlives_its_vm(tick));
+    let stage = Point {
+        kind: "Record",
+        variant: "StageEnded",
+        ..tick
+    };
+    assert!(outlives_its_vm(stage));
 }
 
 /// What the log of a job says whose victim's death ended it: who died, and what is known of it.
