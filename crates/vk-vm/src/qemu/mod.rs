@@ -2,6 +2,7 @@
 
 mod args;
 mod firmware;
+mod processors;
 mod qmp;
 mod room;
 mod settings;
