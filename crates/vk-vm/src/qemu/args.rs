@@ -207,7 +207,8 @@ mod tests {
             let at = line.iter().position(|word| word == "-smp").unwrap();
             line[at + 1].clone()
         };
-        assert_eq!([smp(&one), smp(&machine())], ["1,maxcpus=2", "2"]);
+        let with_room = "1,maxcpus=2,sockets=2,cores=1,threads=1";
+        assert_eq!([smp(&one), smp(&machine())], [with_room, "2"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use vk_guest_proto::{DiskFormat, Secret, Volume};
 use vk_net::Plan;
 
 use super::args::{Boot, QMP_SOCKET, VsockDevice, arguments, files};
+use super::processors::is_emulated;
 use super::settings::{QemuSettings, Tool, Tools};
 use crate::bundle::{Bundle, write_initrd};
 use crate::confine::{Anticipated, Confines, Exit, Place, Program};
@@ -350,7 +351,7 @@ fn command_line(
         "console=ttyS0 quiet reboot=t panic=-1 cryptomgr.notests=1 rcupdate.rcu_expedited=1 \
          vk.dial=vsock:2:{port}"
     );
-    if accelerator == Accelerator::Tcg {
+    if is_emulated(accelerator) {
         // Each place that is patched for one processor costs a translation. Memory that the kernel clears
         // before it uses it guards a guest's users from one another, and a job is alone. A processor that
         // could be added never is, and no program is to count it.
@@ -399,5 +400,13 @@ mod tests {
         );
         assert!(line.contains("console=ttyS0"), "{line}");
         assert!(line.contains("vk.dial=vsock:2:1024"), "{line}");
+    }
+
+    #[test]
+    fn an_emulated_kernel_is_told_that_there_will_be_no_more_processors() {
+        let line = command_line(1024, Accelerator::Tcg, 2, None);
+        assert!(line.contains(" nr_cpus=2"), "{line}");
+        let line = command_line(1024, Accelerator::Kvm, 2, None);
+        assert!(!line.contains("nr_cpus"), "{line}");
     }
 }
