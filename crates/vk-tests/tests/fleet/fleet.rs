@@ -415,8 +415,8 @@ fn start_lab(bin: &Path, dir: &Path, port: u16) -> Program {
     for (option, name) in places {
         lab.arg(option).arg(dir.join(name));
     }
-    let lab = Program::start(&mut lab, &dir.join("lab.log"));
-    answers(&dir.join("lab.sock"));
+    let mut lab = Program::start(&mut lab, &dir.join("lab.log"));
+    answers(&mut lab, &dir.join("lab.sock"));
     lab
 }
 

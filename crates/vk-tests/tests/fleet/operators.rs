@@ -82,7 +82,8 @@ fn sighup_brings_runners_and_takes_them_and_metrics_tell_of_it() {
     let text = text.replace("[[runners]]", &format!("{listen}[[runners]]"));
     fs::write(fleet.path("gitlab.toml"), &text).unwrap();
     fleet.restart(Party::Daemon);
-    answers(&fleet.path("metrics"));
+    let metrics = fleet.path("metrics");
+    answers(fleet.running(Party::Daemon), &metrics);
     assert!(look(&fleet, "/health").starts_with("HTTP/1.1 200 OK"));
     let tokens = fleet.path("tokens");
     fs::create_dir(&tokens).unwrap();

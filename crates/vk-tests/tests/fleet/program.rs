@@ -70,9 +70,10 @@ pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     eventually_within(PATIENCE, what, ask)
 }
 
-/// Waits until a Unix socket takes connections: its file is there a moment before.
-pub(crate) fn answers(socket: &Path) {
+/// Waits until a program's Unix socket takes connections: its file is there a moment before.
+pub(crate) fn answers(program: &mut Program, socket: &Path) {
     eventually(&format!("{} answers", socket.display()), || {
+        program.log();
         UnixStream::connect(socket).ok()
     });
 }

@@ -131,7 +131,7 @@ impl Fleet {
             let named = format!("lab/{project}={}", text(&dir.join(project)));
             served.args(["--project", &named]);
         }
-        let lab = Program::start(
+        let mut lab = Program::start(
             served
                 .arg("--variables")
                 .arg(variables(&dir))
@@ -144,7 +144,7 @@ impl Fleet {
             &log("lab.log"),
         );
         // The runner's token is there by then.
-        answers(&dir.join("lab.sock"));
+        answers(&mut lab, &dir.join("lab.sock"));
         let hub_config = dir.join("hub.toml");
         let vk_hub = |arguments: &[&str]| {
             let mut command = program("vk-hub");

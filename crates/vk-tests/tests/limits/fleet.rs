@@ -86,8 +86,8 @@ impl Fleet {
         ] {
             serve.arg(name).arg(dir.join(value));
         }
-        let lab = Program::start(&mut serve, &dir.join("lab.log"));
-        answers(&dir.join("lab.sock"));
+        let mut lab = Program::start(&mut serve, &dir.join("lab.log"));
+        answers(&mut lab, &dir.join("lab.sock"));
         let fleet = Self {
             bin,
             running: std::collections::BTreeMap::new(),
