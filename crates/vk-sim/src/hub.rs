@@ -60,6 +60,8 @@ pub(crate) struct Hub {
     pub(crate) waits_since: BTreeMap<JobId, u64>,
     /// Jobs and the nodes they were sent to.
     pub(crate) placed: BTreeSet<(JobId, usize)>,
+    /// Jobs that are one node's to answer for, durably: these wait for its word, not for room.
+    pub(crate) at_node: BTreeSet<JobId>,
     /// Jobs that nobody had room for.
     pub(crate) no_room: u64,
     /// Jobs that it knows to run on a node, durably.
@@ -88,6 +90,7 @@ impl Hub {
             sent: BTreeMap::new(),
             waits_since: BTreeMap::new(),
             placed: BTreeSet::new(),
+            at_node: BTreeSet::new(),
             no_room: 0,
             running: BTreeSet::new(),
         }
@@ -226,6 +229,12 @@ impl World {
             self.hub.sent.remove(job);
         }
         match record {
+            Record::JobStarting { job, .. } => {
+                self.hub.at_node.insert(*job);
+            }
+            Record::JobQueued { job } => {
+                self.hub.at_node.remove(job);
+            }
             Record::JobSubmitted { job, .. } => {
                 self.hub.submitted.insert(*job);
                 self.hub.waits_since.insert(*job, self.now);
