@@ -20,8 +20,8 @@ use crate::lab::{self, Lab};
 use crate::program::run;
 use crate::table::{Figure, Row, samples};
 
-/// How often each start is measured: half of what a noisy machine does at random to a median of ten or
-/// so is as much as the limit leaves room for.
+/// How often each start is measured. On a noisy machine the ratio of two medians of eleven is off by
+/// more than the limit leaves room for.
 const TIMES: usize = 31;
 /// How often the large repository's is.
 const TIMES_LARGE: usize = 7;
