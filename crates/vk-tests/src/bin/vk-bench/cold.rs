@@ -135,7 +135,7 @@ fn small(root: &Path) -> anyhow::Result<Vec<Row>> {
     let row = |name, measured: &[u64], limit| Row {
         name,
         unit: "ms",
-        figure: Figure::Median,
+        figure: Figure::Pairs,
         measured: samples(measured),
         floor: Some(samples(&floor)),
         limit,
@@ -195,7 +195,7 @@ fn large(root: &Path) -> anyhow::Result<Row> {
     Ok(Row {
         name: "start to the tree of 500 MB, one file changed ÷ git clone --shared, git checkout",
         unit: "ms",
-        figure: Figure::Median,
+        figure: Figure::Pairs,
         measured: samples(&measured),
         floor: Some(samples(&floor)),
         limit: LARGE,

@@ -11,6 +11,10 @@ pub(crate) enum Figure {
     P99,
     /// None is larger.
     Largest,
+    /// The median, compared run by run: each run with the floor that was measured right before it or
+    /// after, since how fast a machine is may change within seconds. Half of the ratios are no larger
+    /// than what is judged.
+    Pairs,
 }
 
 impl Figure {
@@ -19,6 +23,7 @@ impl Figure {
             Self::Median => "median",
             Self::P99 => "p99",
             Self::Largest => "largest",
+            Self::Pairs => "pairs",
         }
     }
 
@@ -26,7 +31,7 @@ impl Figure {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let at = match self {
-            Self::Median => sorted.len() / 2,
+            Self::Median | Self::Pairs => sorted.len() / 2,
             Self::P99 => (sorted.len() * 99).div_ceil(100).saturating_sub(1),
             Self::Largest => sorted.len().saturating_sub(1),
         };
@@ -42,8 +47,8 @@ pub(crate) struct Row {
     pub(crate) figure: Figure,
     /// What was measured, run by run.
     pub(crate) measured: Vec<f64>,
-    /// What it is compared with, measured beside it: the limit is on the ratio to its median. Without
-    /// it the limit is on what was measured.
+    /// What it is compared with, measured beside it: the limit is on the ratio to its median, or to each
+    /// of its own where runs are compared one by one. Without it the limit is on what was measured.
     pub(crate) floor: Option<Vec<f64>>,
     pub(crate) limit: f64,
     /// What it was measured on.
@@ -62,6 +67,11 @@ impl Row {
 
     /// What the limit is on.
     fn judged(&self) -> f64 {
+        if let (Figure::Pairs, Some(floor)) = (self.figure, &self.floor) {
+            let pairs = self.measured.iter().zip(floor);
+            let ratios: Vec<f64> = pairs.map(|(one, floor)| one / floor.max(1.0)).collect();
+            return Figure::Median.of(&ratios);
+        }
         self.value() / self.floor_value().unwrap_or(1.0)
     }
 
@@ -173,5 +183,15 @@ mod tests {
         assert_eq!(Figure::P99.of(&hundred), 99.0);
         assert_eq!(Figure::P99.of(&hundred[..50]), 100.0);
         assert_eq!(Figure::Largest.of(&hundred), 100.0);
+    }
+
+    #[test]
+    fn runs_are_compared_with_the_floor_beside_them() {
+        // The machine was half as fast in two of the runs, and in one only while the floor was measured.
+        let paired = Row {
+            figure: Figure::Pairs,
+            ..row(&[130, 260, 270, 130, 140], Some(&[100, 200, 200, 200, 100]))
+        };
+        assert!((paired.judged() - 1.3).abs() < 1e-9, "{}", paired.judged());
     }
 }
