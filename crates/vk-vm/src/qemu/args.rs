@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::processors::processors;
+use super::processors::{is_emulated, processors};
 use crate::confine::INHERITED;
 use crate::machine::{Accelerator, Disk, Machine};
 
@@ -46,15 +46,12 @@ pub(crate) struct Boot<'a> {
 
 /// The arguments.
 pub(crate) fn arguments(machine: &Machine, boot: &Boot<'_>) -> Vec<OsString> {
-    let accelerator = match boot.accelerator {
-        Accelerator::Kvm => "kvm",
-        Accelerator::Tcg | Accelerator::Host => "tcg",
-    };
-    let cpu = match boot.accelerator {
-        Accelerator::Kvm => "host",
+    let (accelerator, cpu) = if is_emulated(boot.accelerator) {
         // An emulated string instruction is a loop of a byte a turn. A guest that is not told that they
         // are fast moves words: a tenth of its boot.
-        Accelerator::Tcg | Accelerator::Host => "max,-erms,-fsrm",
+        ("tcg", "max,-erms,-fsrm")
+    } else {
+        ("kvm", "host")
     };
     let memory = format!("{}M", machine.memory >> 20);
     let mut out = Arguments(Vec::new());

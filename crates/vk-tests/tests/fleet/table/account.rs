@@ -120,7 +120,7 @@ fn is_expected(tale: &Tale<'_>, how: &str) -> bool {
 
 /// Whether the job was over but for cleaning up.
 fn outlives_its_vm(point: Point) -> bool {
-    // Only stages are counted so far, but ticks of the script are counted further.
+    // What else is counted, ticks of the script, comes more often than stages do.
     let is_last_stage = point.variant == "Run" && point.nth == STAGES;
     matches!(point.variant, "Finish" | "Finished") || is_last_stage
 }
